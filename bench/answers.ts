@@ -8,7 +8,7 @@ import { threadIdOf } from '../src/mail/replies/thread.ts';
 import { mailSummaryOf, summaryFields } from '../src/mail/summary.ts';
 import { openEmbedded } from '../src/store/driver/embedded.ts';
 import { openStore } from '../src/store/store.ts';
-import { createAnswers } from '../src/webhooks/answers.ts';
+import { createReplyMatching } from '../src/webhooks/reply-matching.ts';
 import { createTestLog } from '../test/support/log.ts';
 import { createRecording, newMessage } from '../test/support/recording.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
@@ -37,7 +37,7 @@ function rowOf(n: number) {
 }
 
 const { account } = newMessage();
-const answers = createAnswers({ store, recorder });
+const answers = createReplyMatching({ store, recorder });
 const client = { address: '192.0.2.1', helo: 'mail.example', tls: null };
 const header = (more: string) =>
   Buffer.from(

@@ -26,7 +26,7 @@ const { values, positionals } = parseArgs({
 const ACCOUNT = 'BenchAccountId00000001';
 const rows = Number(values.rows);
 /** What an export may add to the memory of the process, however many rows it has. */
-const MOST_BYTES = 200 * 1_048_576;
+const MAX_BYTES = 200 * 1_048_576;
 const log: Log = {
   info: (event, fields) => console.log(event, JSON.stringify(fields)),
   warn: console.warn,
@@ -116,7 +116,7 @@ async function measure(dir: string): Promise<void> {
   const seconds = (performance.now() - from) / 1000;
   delay.disable();
   clearInterval(sampler);
-  if (peak - before > MOST_BYTES) process.exitCode = 1;
+  if (peak - before > MAX_BYTES) process.exitCode = 1;
   const job = await store.exportJobs.one({ id });
   const life = /VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1];
   console.log(

@@ -2,8 +2,8 @@ import { type Api, createApi } from './api/http/server.ts';
 import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
-import { createLogMemory } from './base/log-memory.ts';
-import { createHealth, showBuild, showListeners, withCounts } from './composition/health.ts';
+import { createRecentLog } from './base/recent-log.ts';
+import { createHealth, listenerViews, registerBuildInfo, withCounts } from './composition/health.ts';
 import { listenerSettings, sessionThreads, submissionSettings } from './composition/listeners.ts';
 import { openOwnTls } from './composition/own-tls.ts';
 import { createDelivery, createEvents, createInbound, createOutbound, createThreads } from './composition/parts.ts';
@@ -13,7 +13,6 @@ import {
   copyingSettings,
   type DaemonDeps,
   dnsSettings,
-  enterUrl,
   hostSettings,
   journalSettings,
   lostHostsSettings,
@@ -22,6 +21,7 @@ import {
   onLoopbackOnly,
   ownDomainsSettings,
   sendingSettings,
+  signInUrl,
   spoolDir,
   taskSchedules,
   taskSettings,
@@ -35,18 +35,18 @@ import { createHostParts, type HostDeps } from './console/host/parts.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createCopying } from './inbound/copies/copying.ts';
-import { createTransportPolicies } from './inbound/transport-policy.ts';
-import { createNotesBeside } from './journal/beside.ts';
+import { createMtaStsPolicies } from './inbound/mta-sts.ts';
+import { createCommandNotes } from './journal/command-access.ts';
 import { createJournal } from './journal/journal.ts';
+import { watchQueue } from './journal/queue-watch.ts';
 import { createSeries } from './journal/series.ts';
-import { watch } from './journal/watch.ts';
 import { folderOf, hostIdIn } from './queue/disk/folder.ts';
 import { createAdoption } from './sending/adoption.ts';
 import { createCopies } from './sending/copies.ts';
 import { createOwnDomains } from './sending/domains/own-domains.ts';
-import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
 import { createSending } from './sending/sending.ts';
+import { createReleasing, createSendingQuota } from './sending/sending-quota.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
 import { adviceOf, REFUSAL_REASONS } from './smtp/advice.ts';
@@ -57,7 +57,7 @@ import { createLostHosts } from './store/lost-hosts.ts';
 import { createMembership } from './store/membership.ts';
 import { bootstrap } from './store/rows/accounts.ts';
 import type { HostRefused } from './store/rows/hosts.ts';
-import { createEnterLink } from './store/rows/people.ts';
+import { createSignInLink } from './store/rows/people.ts';
 import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
@@ -97,16 +97,16 @@ interface Place {
 
 /** Creates every part, and defines the order in which they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
-  const logMemory = createLogMemory(given.clock);
-  const deps = { ...given, log: withCounts(given, logMemory) };
+  const recentLog = createRecentLog(given.clock);
+  const deps = { ...given, log: withCounts(given, recentLog) };
   const { log, clock, ids, metrics } = deps;
-  showBuild(settings, metrics);
+  registerBuildInfo(settings, metrics);
 
   // The base: queue, store, DNS.
   const opened = await openStorage(settings, deps);
   const journal = createJournal(journalSettings(settings), { ...deps, deadlines: systemClock });
   const series = createSeries({ figures: metrics, notes: journal, ask: journal.ask, clock, log });
-  const watched = watch(opened.spool, { journal, clock, log });
+  const watched = watchQueue(opened.spool, { journal, clock, log });
   const { store, time } = opened;
   // The row of this host. Visitors have none.
   const membership = createMembership(membershipSettings(settings, deps), {
@@ -141,8 +141,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const inbound = createInbound(settings, deps, { ...storage, accepting, fresh, threads, notes: journal });
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, { ...storage, member: membership });
-  const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
-  const releasing = createReleasing({ spool, holding: leaving, clock, log });
+  const sendingQuota = createSendingQuota({ quota: settings.outbound.quota }, { store, ids, time });
+  const releasing = createReleasing({ spool, holding: sendingQuota, clock, log });
   const copies = createCopies({ mode: settings.queue.copies }, { store, member: membership, clock, log });
   const others = { events: events.eventCopies };
   const adoption = createAdoption(
@@ -157,7 +157,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       ...storage,
       ...events,
       copies,
-      leaving,
+      sendingQuota,
       ownDomains,
       signing: outbound.signing,
       clock,
@@ -171,7 +171,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...outbound,
     ...events,
     ownDomains,
-    leaving,
+    sendingQuota,
     scheduling,
     copies,
     clock,
@@ -242,7 +242,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...deps,
     poke: scheduler.poke,
     history: journal.history,
-    notes: deps.role === 'visitor' ? createNotesBeside(journalSettings(settings).file, log) : journal,
+    notes: deps.role === 'visitor' ? createCommandNotes(journalSettings(settings).file, log) : journal,
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     health,
   };
@@ -253,9 +253,9 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       series,
       tasks: scheduler.tasks,
       settings: () => shown,
-      log: logMemory,
-      enterUrl: (token) => enterUrl(settings, token),
-      listeners: () => showListeners({ listener, submission, api, metrics, certificates: ownTls }),
+      log: recentLog,
+      signInUrl: (token) => signInUrl(settings, token),
+      listeners: () => listenerViews({ listener, submission, api, metrics, certificates: ownTls }),
       // Loaded on demand: it checks signatures, a sixth of all code that the daemon would load.
       async *examine() {
         const { examine } = await import('./examination/examine.ts');
@@ -290,7 +290,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     resolver: fresh,
     nameServers,
     certificates: ownTls,
-    policyAt: createTransportPolicies(transportPolicySettings(settings), inbound).at,
+    policyAt: createMtaStsPolicies(transportPolicySettings(settings), inbound).at,
     instance: ids.key(),
     member: membership,
     hostAnswers: hostAnswers(hostParts),
@@ -337,8 +337,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     },
     async enterLink() {
       if (!openConsole) return undefined;
-      const token = await unlessAway(() => createEnterLink(store, null, { clock, ids }));
-      return token && enterUrl(settings, token);
+      const token = await unlessAway(() => createSignInLink(store, null, { clock, ids }));
+      return token && signInUrl(settings, token);
     },
     async reload(next) {
       await ownTls.reload(next.settings);
@@ -381,7 +381,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         sending.reporter.stop(),
         events.tallies.stop(),
         events.eventCopies.stop(),
-        events.visitQueue.stop(),
+        events.trackedEvents.stop(),
         inbound.returnAddresses.stop(),
         storage.keyUses.stop(),
       ]);

@@ -4,7 +4,7 @@ import { isLoopbackName } from './base/networks.ts';
 import { parseServer } from './dns/system.ts';
 import { FORMAT_NAMES } from './inbound/formats.ts';
 import { parseAddress, toAsciiDomain } from './mail/addresses/address.ts';
-import { parseRelay } from './sending/carry/hops.ts';
+import { parseRelay } from './sending/transport/hops.ts';
 import { scheduleFault } from './tasks/scheduler.ts';
 
 // The valid values of each setting; config/default.yaml has its default and purpose.

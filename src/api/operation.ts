@@ -1,12 +1,12 @@
 import { z } from 'zod';
+import { runInSlices } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
-import { inSlices } from '../base/turns.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { AccountParts } from './account/account.ts';
 import { type About, type CommonError, type ErrorName, type Faults, invalid, missing, type Refusal } from './errors.ts';
+import { createSchemaReader, type Issue } from './requests/param-coercion.ts';
 import type { Params } from './requests/parameters.ts';
-import { createReading, type Issue } from './requests/reading.ts';
-import type { Pages } from './whole-lists.ts';
+import type { Pages } from './streamed-lists.ts';
 
 /** What a handler receives: the parts of one account, and how to refuse. */
 export interface Call<E extends ErrorName> extends AccountParts {
@@ -29,7 +29,7 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly path: N;
   readonly access: Access;
   /** Fields of the record about single mails: empty for callers who may see only numbers. */
-  readonly ofMail?: readonly string[];
+  readonly mailFields?: readonly string[];
   readonly summary: string;
   /** Details for the reference, after the summary. */
   readonly notes?: string;
@@ -48,7 +48,7 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   /** Its own errors, besides COMMON_ERRORS. */
   readonly errors?: readonly E[];
   /** The error that says that a thing is not on this host; then the other hosts of the store are asked. */
-  readonly elsewhere?: E;
+  readonly notHereError?: E;
   /** Must not run on two hosts: others are asked one after another, until one answers or its answer is lost. */
   readonly once?: boolean;
   /** The parameters of an example call, if any. A test runs it; `npm run docs` records its answer for the reference. */
@@ -67,20 +67,20 @@ interface Declaration<
 > extends Described<N, P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
   /** Merges the answers of several hosts; absent: its answer does not depend on the host. */
-  readonly across?: Across<P, E, Q, z.input<R>>;
+  readonly across?: AcrossDeclaration<P, E, Q, z.input<R>>;
 }
 
 interface ListDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
   extends Described<N, P, z.ZodArray<R>, E> {
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
   /** Merges the lists of all hosts. */
-  readonly across?: Joining<P, E, readonly z.output<R>[], Pages<z.input<R>>>;
+  readonly across?: JoinDeclaration<P, E, readonly z.output<R>[], Pages<z.input<R>>>;
 }
 
 interface TextDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
   extends Described<N, P, R, E> {
   text(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<JsonText>;
-  readonly across?: Joining<P, E, JsonText, JsonText>;
+  readonly across?: JoinDeclaration<P, E, JsonText, JsonText>;
 }
 
 /** A host that an operation can ask. */
@@ -101,15 +101,15 @@ export interface Hosts<A> {
   readonly others: readonly AskedHost<A>[];
 }
 
-interface Joining<P extends z.ZodRawShape, E extends ErrorName, A, J> {
+interface JoinDeclaration<P extends z.ZodRawShape, E extends ErrorName, A, J> {
   /** The longest that another host may take to answer, if not ten seconds. */
   readonly patienceMs?: number;
   /** Merges the answers of hosts. Undefined: none of them has the thing. */
   join(hosts: Hosts<A>, params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<J | undefined>;
 }
 
-interface Across<P extends z.ZodRawShape, E extends ErrorName, Q extends z.ZodType, J>
-  extends Joining<P, E, z.output<Q>, J> {
+interface AcrossDeclaration<P extends z.ZodRawShape, E extends ErrorName, Q extends z.ZodType, J>
+  extends JoinDeclaration<P, E, z.output<Q>, J> {
   /** The schema of the answer of each host; absent: as `returns`. */
   readonly part?: Q;
   /** Makes the answer of this host; absent: as `handle`. */
@@ -130,7 +130,7 @@ export interface AnsweringHost extends Pick<AskedHost<never>, 'id' | 'leaveOut'>
 }
 
 /** Runs an operation for all hosts. */
-interface Spread {
+interface AcrossHosts {
   readonly patienceMs: number | undefined;
   /** The answer of one host. */
   part(params: Params, call: Call<ErrorName>): Promise<Answer>;
@@ -144,11 +144,11 @@ interface Spread {
 /** An operation, with the types of its parameters and record erased. */
 export interface Operation
   extends Required<
-    Omit<Described<Path, z.ZodRawShape, z.ZodType, ErrorName>, 'params' | 'elsewhere' | 'anyText' | 'defaults'>
+    Omit<Described<Path, z.ZodRawShape, z.ZodType, ErrorName>, 'params' | 'notHereError' | 'anyText' | 'defaults'>
   > {
   readonly params: z.ZodObject;
-  readonly elsewhere: ErrorName | undefined;
-  readonly across: Spread | undefined;
+  readonly notHereError: ErrorName | undefined;
+  readonly across: AcrossHosts | undefined;
   /**
    * Validates the parameters, reporting all faults together, and runs the operation. Throws refusals; so do pages while
    * they are read.
@@ -190,7 +190,7 @@ export function operation<
 }
 
 /** Declares an operation that answers a list whole, however long it is. */
-export function listing<
+export function listOperation<
   N extends Path,
   P extends z.ZodRawShape,
   R extends z.ZodType,
@@ -211,7 +211,7 @@ export function listing<
 }
 
 /** Declares an operation whose record may be large: it is made as JSON text elsewhere and passed on. */
-export function passing<
+export function textOperation<
   N extends Path,
   P extends z.ZodRawShape,
   R extends z.ZodType,
@@ -247,7 +247,7 @@ export async function wholeOf(answer: Answer): Promise<unknown> {
 }
 
 /** An operation over all hosts: how this host answers, and how the answer of any host is read. */
-interface Reach<P extends z.ZodRawShape, E extends ErrorName, A, J> extends Joining<P, E, A, J> {
+interface AcrossImplementation<P extends z.ZodRawShape, E extends ErrorName, A, J> extends JoinDeclaration<P, E, A, J> {
   own(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<Answer>;
   read(answer: Answer): Promise<A> | A;
   toAnswer(joined: J): Answer;
@@ -256,16 +256,16 @@ interface Reach<P extends z.ZodRawShape, E extends ErrorName, A, J> extends Join
 function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName, A, J>(
   declaration: Described<N, P, R, E>,
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
-  reach: Reach<P, E, A, J> | undefined,
+  reach: AcrossImplementation<P, E, A, J> | undefined,
 ): Declared<N, P, R> {
-  const { path, access, ofMail = [], summary, notes = '', extension = false, large = false } = declaration;
-  const { waits = false, once = false, params, returns, elsewhere, example = {} } = declaration;
+  const { path, access, mailFields = [], summary, notes = '', extension = false, large = false } = declaration;
+  const { waits = false, once = false, params, returns, notHereError, example = {} } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({
     path,
     access,
-    ofMail,
+    mailFields: mailFields,
     summary,
     notes,
     extension,
@@ -273,19 +273,19 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     waits,
     once,
     returns,
-    errors: [...(elsewhere === undefined ? [] : [elsewhere]), ...(declaration.errors ?? [])],
-    elsewhere,
+    errors: [...(notHereError === undefined ? [] : [notHereError]), ...(declaration.errors ?? [])],
+    notHereError,
     example,
     params: shape,
-    across: reach && spread(reach, read),
+    across: reach && toAcrossHosts(reach, read),
     run: async (given, call) => answer(await read(given), call),
   });
 }
 
-function spread<P extends z.ZodRawShape, E extends ErrorName, A, J>(
-  { patienceMs, own, read, toAnswer, join }: Reach<P, E, A, J>,
+function toAcrossHosts<P extends z.ZodRawShape, E extends ErrorName, A, J>(
+  { patienceMs, own, read, toAnswer, join }: AcrossImplementation<P, E, A, J>,
   readParams: (given: Params) => Promise<z.output<z.ZodObject<P>>>,
-): Spread {
+): AcrossHosts {
   const asked = ({ id, leaveOut, ask }: AnsweringHost): AskedHost<A> => ({
     id,
     leaveOut,
@@ -312,11 +312,11 @@ export function createParamsReader<S extends z.ZodObject>(
   { defaults = () => ({}), anyText = [] }: ReaderOptions = {},
 ): (given: Params) => Promise<z.output<S>> {
   const names = Object.keys(shape.shape);
-  const reading = createReading(shape);
+  const schemaReader = createSchemaReader(shape);
   return async (given) => {
     await given.turn?.();
     const values = given.of(names, anyText);
-    const read = await inSlices(reading({ ...defaults(values), ...values }, given.textOnly));
+    const read = await runInSlices(schemaReader({ ...defaults(values), ...values }, given.textOnly));
     if (!read.success) throw toRefusal(read.issues, given, names);
     return read.data;
   };

@@ -58,7 +58,7 @@ const MODULE = new wasm.Module(readFileSync(new URL('wasm/byte-passes.wasm', imp
 const PAGE = 64 * 1024;
 
 /** Bytes beyond the end of input and output that may be read or overwritten. */
-export const SLACK = 128;
+export const OVERREAD_BYTES = 128;
 
 /** `size`: bytes of the memory. */
 export function createBytePasses(size: number): BytePasses {

@@ -65,9 +65,9 @@ export function toTransfer(bytes: Bytes): { readonly copy: Bytes; readonly trans
   return { copy: { kind: 'memory', bytes: copy }, transfer: [copy.buffer] };
 }
 
-/** Frees the memory of bytes that are no longer used (`free`). */
+/** Frees the memory of bytes that are no longer used (`freeMemory`). */
 export function freeBytes(bytes: Bytes): void {
-  if (bytes.kind === 'memory') free(bytes.bytes);
+  if (bytes.kind === 'memory') freeMemory(bytes.bytes);
 }
 
 /** The bytes of all parts in memory of their own, which can be transferred. */
@@ -90,23 +90,23 @@ export function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer
  * Frees the memory of a chunk that is no longer used, if the chunk is all of its buffer. The garbage collector does not
  * count the external memory of socket chunks: it lets them pile up and then marks the whole heap for every 64 MB.
  */
-export function giveBack(chunk: Uint8Array): void {
-  if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
+export function freeChunk(chunk: Uint8Array): void {
+  if (chunk.buffer.byteLength === chunk.byteLength) freeMemory(chunk);
 }
 
 /** Frees the memory of bytes that are not used any more, unless it is part of a slab. Their length is 0 then. */
-export function free(bytes: Uint8Array): void {
+export function freeMemory(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);
 }
 
 /** Enough for the final dot of a message and a command or two after it. */
-const MOST_SPARE = 1024;
+const MAX_SPARE = 1024;
 
 /**
  * Whether bytes make up nearly all of their buffer. Keeping a view keeps the whole buffer in memory, and posting one to
  * a thread copies all of it; the buffer may be a slab that is shared with others.
  */
 export function isTight(bytes: Uint8Array): boolean {
-  return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;
+  return bytes.buffer.byteLength - bytes.byteLength <= MAX_SPARE;
 }

@@ -1,5 +1,5 @@
 /** The start of a text, without half a surrogate pair. */
-export function wholeCharacters(text: string, most: number): string {
+export function truncate(text: string, most: number): string {
   if (text.length <= most) return text;
   const last = text.charCodeAt(most - 1);
   return text.slice(0, last >= 0xd800 && last <= 0xdbff ? most - 1 : most);

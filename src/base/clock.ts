@@ -31,15 +31,20 @@ export function toTimestamp(date: Date): string {
 }
 
 /** The largest expected clock difference between hosts, in milliseconds. Times beyond it come from a wrong clock. */
-export const AGREE_MS = 60_000;
+export const MAX_CLOCK_SKEW_MS = 60_000;
 
 /**
  * The result of `work`, or undefined if it takes more than `ms` milliseconds; with `late`, the result of that, which
  * may throw. The work goes on.
  */
-export function inTime<T>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>): Promise<T | undefined>;
-export function inTime<T, L>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>, late: () => L): Promise<T | L>;
-export function inTime<T, L>({ after }: Pick<Clock, 'after'>, ms: number, work: Promise<T>, late?: () => L) {
+export function withTimeout<T>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>): Promise<T | undefined>;
+export function withTimeout<T, L>(
+  clock: Pick<Clock, 'after'>,
+  ms: number,
+  work: Promise<T>,
+  late: () => L,
+): Promise<T | L>;
+export function withTimeout<T, L>({ after }: Pick<Clock, 'after'>, ms: number, work: Promise<T>, late?: () => L) {
   return new Promise<T | L | undefined>((resolve, reject) => {
     const cancel = after(ms, () => resolve(Promise.resolve().then(late)));
     work.then(resolve, reject).finally(cancel);

@@ -64,7 +64,7 @@ export function deliveryId(messageId: string, routeId: string, recipient: string
 }
 
 /** The id of the message of a delivery. */
-export const messageOf = (delivery: string): string => delivery.split('-', 1)[0] ?? delivery;
+export const messageIdOf = (delivery: string): string => delivery.split('-', 1)[0] ?? delivery;
 
 /**
  * The id of a POST with several deliveries, with their number and a hash of their ids: the same deliveries in the same

@@ -1,5 +1,5 @@
 import { slicesOf } from './characters.ts';
-import type { SlicedWork } from './turns.ts';
+import type { SlicedWork } from './concurrency.ts';
 
 /** Characters between two steps: about a millisecond of work. */
 const SLICE = 65_536;

@@ -56,7 +56,7 @@ function prefixOf(address: string, bits: 48 | 64): string {
 }
 
 /** The limit of a site, as a multiple of that of one of its networks. */
-export const SITE_TIMES = 4;
+export const SITE_LIMIT_FACTOR = 4;
 
 /** Creates a test for membership in a list of addresses and networks (`10.0.0.0/8`, `::1`); false for other text. */
 export function createAddressList(entries: readonly string[]): (address: string) => boolean {
@@ -115,7 +115,7 @@ const FORBIDDEN: readonly Network[] = parseNetworks([
 const GLOBAL_V6: readonly Network[] = parseNetworks(['2000::/3']);
 
 /** Whether `text` is an address on the public Internet or in an allowed network; false if it is not an address. */
-export function isReachable(text: string, allowed: readonly Network[]): boolean {
+export function isAllowedAddress(text: string, allowed: readonly Network[]): boolean {
   // ipaddr.js also accepts 0x7f.1 and the like; a zone ("%eth0") is for link-local addresses only.
   if (isIP(text) === 0 || text.includes('%') || !ipaddr.isValid(text)) return false;
   const address = ipaddr.parse(text);

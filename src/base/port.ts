@@ -7,11 +7,11 @@ import { callByName, createThreadCalls, type ThreadCall, type ThreadReply } from
 // is for the other direction. Calls and replies are batched, because each message wakes a thread.
 
 /** The calling end. */
-export type Asker = ReturnType<typeof askOver>;
+export type PortCaller = ReturnType<typeof callOver>;
 
 type Kind = 'done' | 'failed';
 
-export function askOver(port: MessagePort) {
+export function callOver(port: MessagePort) {
   const calls = createThreadCalls<Kind>('turn', (batch, transfer) => port.postMessage(batch, transfer));
   port.on('message', (replies: readonly ThreadReply<Kind>[]) => calls.settle(replies));
   return frozen({
@@ -33,7 +33,7 @@ export function askOver(port: MessagePort) {
 }
 
 /** The answering end, with the functions of `table`. Errors of calls without a reply go to `fault`. */
-export function answerOver(port: MessagePort, table: object, fault: (error: unknown) => void): { close(): void } {
+export function serveOver(port: MessagePort, table: object, fault: (error: unknown) => void): { close(): void } {
   let replies: ThreadReply<Kind>[] = [];
 
   function reply(one: ThreadReply<Kind>): void {

@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
-import { type Clock, inTime } from './clock.ts';
+import { type Clock, withTimeout } from './clock.ts';
 import { frozen } from './frozen.ts';
 import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
 import {
@@ -42,7 +42,7 @@ export interface Figures {
 /** How long a scrape waits for a gauge. The default scrape timeout of Prometheus is 10 s. */
 export const SCRAPE_MS = 2000;
 /** Most label sets per metric. No closed list is nearly as long; this is a last guard against an open one. */
-const MOST_SETS = 2000;
+const MAX_SETS = 2000;
 
 type AnyLabels = Readonly<Record<string, string>>;
 type Value = readonly [labels: AnyLabels, cells: Float64Array, at: number];
@@ -102,7 +102,7 @@ export function createPrometheus(
     const known = sets.get(key);
     if (known) return { cells: known[1], declared };
     const cells = new Float64Array(widthOf(declared));
-    if (sets.size < MOST_SETS) sets.set(key, [labels, cells, 0]);
+    if (sets.size < MAX_SETS) sets.set(key, [labels, cells, 0]);
     return { cells, declared };
   }
 
@@ -187,7 +187,7 @@ async function readGauges(families: readonly Family[], clock: Clock): Promise<st
 
 /** Reads a gauge; resolves with `missing` if that fails or takes too long. */
 const readOne = (read: Reader, clock: Clock) =>
-  inTime(clock, SCRAPE_MS, Promise.resolve().then(read), () => 'missing' as const).catch(() => 'missing' as const);
+  withTimeout(clock, SCRAPE_MS, Promise.resolve().then(read), () => 'missing' as const).catch(() => 'missing' as const);
 
 function toReadings(reading: Awaited<ReturnType<typeof readOne>>): Family['readings'] {
   if (reading === undefined || reading === 'missing') return [];

@@ -12,7 +12,7 @@ const ODD = DAY_MS;
 /** How long expiry is suspended after that. */
 const DOUBT = 60 * MINUTE_MS;
 /** More than the number of restarts and jumps during the days that a delivery may wait. */
-const MOST_SKIPS = 64;
+const MAX_SKIPS = 64;
 
 /** What one process saves for the next. */
 const memoryShape = z.object({
@@ -97,7 +97,7 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory) {
 
 /** Adds a jump to the skips; a backward jump is subtracted from the newest ones. */
 function withJump(skips: readonly Skip[], at: number, by: number): readonly Skip[] {
-  if (by > 0) return [...skips, { at, by }].slice(-MOST_SKIPS);
+  if (by > 0) return [...skips, { at, by }].slice(-MAX_SKIPS);
   const newest = skips.at(-1);
   if (by === 0 || !newest) return skips;
   const rest = newest.by + by;

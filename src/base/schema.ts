@@ -73,7 +73,7 @@ function unit(origin: string): string {
 }
 
 /** The error text for a zod issue, readable without knowing zod. Texts defined in a schema take precedence. */
-export function words(issue: z.core.$ZodRawIssue): string {
+export function issueText(issue: z.core.$ZodRawIssue): string {
   if (issue.input === undefined) return PLEASE_ENTER;
   switch (issue.code) {
     case 'invalid_type':

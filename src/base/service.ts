@@ -37,7 +37,7 @@ export interface Task {
 }
 
 /** The most rows that one run of a task tests; the rest come first in the next one. */
-export const MOST_TESTED = 500;
+export const MAX_TESTED = 500;
 const TESTED_AT_ONCE = 10;
 
 /**

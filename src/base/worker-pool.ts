@@ -1,4 +1,4 @@
-import { type Clock, inTime } from './clock.ts';
+import { type Clock, withTimeout } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Tools } from './tools.ts';
 import { startThread, type Thread, type ThreadEnd } from './worker.ts';
@@ -82,7 +82,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
     const share = Math.ceil(queue.waiting() / slots.length);
     for (const slot of slots.toSorted((a, b) => a.size() - b.size())) {
       if (slot.alone() || (queue.aloneWaiting() && slot === slots[0])) continue;
-      slot.send(queue.take(Math.min(share, MOST_INSIDE - slot.size())), false);
+      slot.send(queue.take(Math.min(share, MAX_INSIDE - slot.size())), false);
     }
   }
 
@@ -115,7 +115,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
         const outcome = await slot.ask(name);
         if (outcome?.kind === 'done') answers.push(outcome.value);
       });
-      await inTime(clock, ms, Promise.all(asked));
+      await withTimeout(clock, ms, Promise.all(asked));
       return [...answers];
     },
     /** Rejects all waiting and running tasks. */
@@ -181,7 +181,7 @@ function createQueue() {
 }
 
 // Maximum number of jobs per thread: others continue while one waits for DNS. Limited for memory.
-const MOST_INSIDE = 200;
+const MAX_INSIDE = 200;
 // A thread that renders takes 40 MB, and more after a large message. The next task waits 0.4 s for another.
 const IDLE_MS = 5 * 60_000;
 // With an explicit size, the heap allocates its young generation once instead of shrinking and growing it, which saves

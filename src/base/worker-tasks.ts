@@ -1,7 +1,7 @@
+import { createSerialQueue } from './concurrency.ts';
 import { errorText } from './errors.ts';
 import type { Log } from './log.ts';
 import { createThreadMetrics, type Metrics } from './metrics.ts';
-import { createTurn } from './turns.ts';
 import { type Line, type Protocol, serveThread, type ThreadReply } from './worker.ts';
 
 // The thread's end of a pool (worker-pool.ts): its tasks, and the pulse that shows the pool that it is not stuck.
@@ -32,7 +32,7 @@ export function serveTasks<Data>(
     const cells = new Int32Array(pulse);
     const tasks = open(own, { log: line.log, metrics: createThreadMetrics(numbers) });
     const reply = createReplies(line);
-    const inTurn = createTurn();
+    const inTurn = createSerialQueue();
     const run = async ([n, name, [input, handedOver]]: TaskProtocol<Data>['call']): Promise<void> => {
       const guarded: Guarded = (work) =>
         inTurn(async () => {

@@ -3,16 +3,16 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { parseJson } from '../base/schema.ts';
-import { certificateRequest } from './csr.ts';
 import {
   type AcmeAnswer,
   AcmeFault,
-  type AcmeWire,
+  type AcmeHttp,
   acmeFaultOf,
   problemShape,
   retryAfterOf,
   toProblem,
-} from './wire.ts';
+} from './acme-http.ts';
+import { certificateRequest } from './csr.ts';
 
 export interface AcmeSettings {
   /** The URL of the authority's directory. */
@@ -24,7 +24,7 @@ export interface AcmeSettings {
 }
 
 interface AcmeDeps {
-  readonly wire: AcmeWire;
+  readonly wire: AcmeHttp;
   /** The key of our account, PKCS #8 in PEM. */
   readonly accountKey: () => Promise<string>;
   /** For the dates in answers. */
@@ -40,7 +40,7 @@ export interface Issued {
 }
 
 /** Shows the answer to a challenge at http://NAME/.well-known/acme-challenge/TOKEN until `hide` is called. */
-export type ShowAnswer = (token: string, answer: string) => Promise<() => Promise<void>>;
+export type PublishChallenge = (token: string, answer: string) => Promise<() => Promise<void>>;
 
 const directoryShape = z.object({
   newNonce: z.string(),
@@ -85,7 +85,7 @@ const NOT_REPLACED: ReadonlySet<string> = new Set(['alreadyReplaced', 'malformed
 /** Polls of a pending order or authorization, and the pauses between them. Milliseconds. */
 const LOOKS = 40;
 const LOOK_MS = 1_000;
-const MOST_LOOK_MS = 15_000;
+const MAX_LOOK_MS = 15_000;
 const DIRECTORY_MS = 24 * 3_600_000;
 /** Tokens are base64url (RFC 8555 section 8.1); anything else would not be answered. */
 export const CHALLENGE_TOKEN = /^[\w-]{16,200}$/;
@@ -108,7 +108,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const read = answer.status === 200 && parseJson(directoryShape, answer.text);
       if (read) return read;
       throw answer.status === 200
-        ? odd(`${settings.directory} is not an ACME directory`)
+        ? unexpected(`${settings.directory} is not an ACME directory`)
         : acmeFaultOf(answer, clock.now());
     });
     reading.catch(() => {
@@ -186,7 +186,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const answer = await ask(url);
       const value = readAs(shape, answer);
       if (settled(value)) return value;
-      await wait(Math.min(retryAfterOf(answer, clock.now()) ?? LOOK_MS, MOST_LOOK_MS));
+      await wait(Math.min(retryAfterOf(answer, clock.now()) ?? LOOK_MS, MAX_LOOK_MS));
     }
     throw new AcmeFault({ type: 'slow', detail: 'the authority did not finish in time' });
   }
@@ -205,13 +205,13 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
   }
 
   /** Proves to the authority that we have the name. */
-  async function prove(url: string, show: ShowAnswer): Promise<void> {
+  async function prove(url: string, show: PublishChallenge): Promise<void> {
     const { status, challenges } = readAs(authorizationShape, await ask(url));
     // The authority may reuse an earlier proof.
     if (status === 'valid') return;
     const challenge = challenges.find(({ type }) => type === 'http-01');
     if (!challenge?.url || !CHALLENGE_TOKEN.test(challenge.token ?? ''))
-      throw odd('the authority offers no http-01 challenge');
+      throw unexpected('the authority offers no http-01 challenge');
     const { token = '' } = challenge;
     const { thumbprint } = toSigner(await accountKey());
     const hide = await show(token, `${token}.${thumbprint}`);
@@ -220,7 +220,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const proof = await follow(url, authorizationShape, (found) => found.status !== 'pending');
       if (proof.status === 'valid') return;
       const error = proof.challenges.find((one) => one.error)?.error;
-      throw error ? new AcmeFault(toProblem(error)) : odd(`the authorization is ${proof.status}`);
+      throw error ? new AcmeFault(toProblem(error)) : unexpected(`the authorization is ${proof.status}`);
     } finally {
       await hide();
     }
@@ -228,7 +228,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
 
   return frozen({
     /** Orders a certificate. `replaces`: the renewal id of the one that it replaces. */
-    async order(name: string, show: ShowAnswer, replaces?: string): Promise<Issued> {
+    async order(name: string, show: PublishChallenge, replaces?: string): Promise<Issued> {
       const answer = await placeOrder(name, replaces);
       const url = answer.header('location') ?? fail('the authority named no order');
       const placed = readAs(orderShape, answer);
@@ -239,7 +239,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
         await ask(ready.finalize, { csr: certificateRequest(name, keys).toString('base64url') });
       const done = await follow(url, orderShape, ({ status }) => status !== 'ready' && status !== 'processing');
       if (done.status !== 'valid' || done.certificate === undefined)
-        throw done.error ? new AcmeFault(toProblem(done.error)) : odd(`the order is ${done.status}`);
+        throw done.error ? new AcmeFault(toProblem(done.error)) : unexpected(`the order is ${done.status}`);
       const { text: chain } = await ask(done.certificate);
       return { chain, key: keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() };
     },
@@ -303,8 +303,8 @@ function readAs<T extends z.ZodType>(shape: T, answer: AcmeAnswer): z.output<T> 
   return parseJson(shape, answer.text) ?? fail('the authority answered something unknown');
 }
 
-const odd = (detail: string) => new AcmeFault({ type: 'unknown', detail });
+const unexpected = (detail: string) => new AcmeFault({ type: 'unknown', detail });
 
 function fail(detail: string): never {
-  throw odd(detail);
+  throw unexpected(detail);
 }

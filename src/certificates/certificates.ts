@@ -11,10 +11,10 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
 import type { Store } from '../store/store.ts';
 import type { Acme, Issued } from './acme.ts';
+import { AcmeFault, adviceOn } from './acme-http.ts';
 import type { Challenges } from './challenges.ts';
 import { renewalId } from './csr.ts';
 import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
-import { AcmeFault, adviceOn } from './wire.ts';
 
 interface CertificatesSettings {
   /** The directory URL of the authority. */
@@ -43,7 +43,7 @@ const CLAIM_MS = 30 * MINUTE_MS;
 /** The pause after a failed order; doubled with each failure. Let's Encrypt allows five failures per name and hour. */
 const PAUSE_MS = 5 * MINUTE_MS;
 /** Names of accounts wait longer: an account may have many that fail, and the authority limits our orders. */
-const MOST_PAUSE_MS = { own: 6 * HOUR_MS, policy: DAY_MS, tracking: DAY_MS };
+const MAX_PAUSE_MS = { own: 6 * HOUR_MS, policy: DAY_MS, tracking: DAY_MS };
 /** Orders for names of accounts between two checks of our own. */
 const ORDERS_AT_ONCE = 20;
 /** The default interval of asking the authority for its suggested renewal time. Milliseconds. */
@@ -167,7 +167,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   };
 
   /** Whether the authority of the settings issued it. */
-  const isTheirs = ({ authority = settings.authority }: Pick<CertificateRow, 'authority'>) =>
+  const isOfOurAuthority = ({ authority = settings.authority }: Pick<CertificateRow, 'authority'>) =>
     authority === settings.authority;
 
   /**
@@ -176,10 +176,10 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
    */
   async function replaceForeign(): Promise<void> {
     if (isAuthorityKnown) return;
-    const foreign = [...rows.values()].filter((row) => !isTheirs(row));
+    const foreign = [...rows.values()].filter((row) => !isOfOurAuthority(row));
     for (const { id, dueAt } of foreign)
       await certificates.change({ id, dueAt }, { dueAt: new Date(clock.now()), failures: 0 });
-    if (foreign.length > 0) await counted();
+    if (foreign.length > 0) await publishChange();
     isAuthorityKnown = true;
   }
 
@@ -206,9 +206,9 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
 
   async function order(client: Acme, { name, kind }: WantedName, row: CertificateRow): Promise<void> {
     try {
-      const replaces = row.chain === null || !isTheirs(row) ? undefined : renewalId(row.chain);
+      const replaces = row.chain === null || !isOfOurAuthority(row) ? undefined : renewalId(row.chain);
       const issued = await client.order(name, challenges.show, replaces);
-      mustFit(name, issued, clock.now());
+      assertUsable(name, issued, clock.now());
       unsaved.set(name, issued);
       serve(name, issued);
       const fields = { name, not_after: served.get(name)?.cert.validToDate.toISOString() };
@@ -224,7 +224,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   async function failed(client: Acme, { name, kind }: WantedName, row: CertificateRow, fault: AcmeFault) {
     failures.get(kind)?.add();
     const now = clock.now();
-    const pause = Math.min(PAUSE_MS * 2 ** row.failures, MOST_PAUSE_MS[kind]);
+    const pause = Math.min(PAUSE_MS * 2 ** row.failures, MAX_PAUSE_MS[kind]);
     const again = new Date(now + Math.min(Math.max(pause, fault.retryAfterMs ?? 0), 7 * DAY_MS));
     if (fault.retryAfterMs !== undefined) restUntil = now + fault.retryAfterMs;
     else if (fault.type === 'unreachable') restUntil = now + PAUSE_MS;
@@ -234,7 +234,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     log.warn('certificate.failed', { name, reason, note, again_at: again.toISOString() });
     const patch = { failures: row.failures + 1, error: `${reason} (${note})`, failedAt: new Date(now), dueAt: again };
     await certificates.change({ id: name }, patch);
-    await counted();
+    await publishChange();
   }
 
   /** Writes issued certificates to the store. */
@@ -254,11 +254,11 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       };
       if (!(await certificates.change({ id: name }, patch))) await certificates.insert({ id: name, ...patch });
       unsaved.delete(name);
-      await counted();
+      await publishChange();
     }
   }
 
-  const counted = () => revisions.add(REVISION, { count: 1 }, { count: 0 });
+  const publishChange = () => revisions.add(REVISION, { count: 1 }, { count: 0 });
 
   /** Asks the authority when it wants certificates to be renewed, which may be soon if it has to revoke them. */
   async function askRenewals(client: Acme): Promise<void> {
@@ -274,7 +274,8 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       if (!found || !row || row.failures > 0) continue;
       const at = new Date(found.start + (found.end - found.start) * shareOf(chain));
       // Earlier only: the authority may be wrong, and a third of the lifetime is for repairs.
-      if (at < row.dueAt && (await certificates.change({ id: name, dueAt: row.dueAt }, { dueAt: at }))) await counted();
+      if (at < row.dueAt && (await certificates.change({ id: name, dueAt: row.dueAt }, { dueAt: at })))
+        await publishChange();
     }
   }
 
@@ -319,7 +320,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       if (!acme) return;
       for (const id of names.own)
         await certificates.change({ id, failures: { range: { gt: 0 } } }, { dueAt: new Date(clock.now()) });
-      await counted();
+      await publishChange();
     },
     async stop(): Promise<void> {
       const ended = loop.stop();
@@ -350,7 +351,7 @@ export function newAccountKey(): string {
 }
 
 /** Throws unless the certificate is for this name and key, and valid. */
-function mustFit(name: string, issued: Issued, now: number): void {
+function assertUsable(name: string, issued: Issued, now: number): void {
   const cert = certificateOf(issued);
   if (cert?.checkHost(name) === undefined || cert.validToDate.getTime() <= now)
     throw new AcmeFault({ type: 'unknown', detail: 'the authority issued a certificate that cannot be used' });
@@ -381,7 +382,7 @@ async function readCopy(file: string | undefined) {
 }
 
 /** Makes every host read the names again, and retries failed first orders at once, since their cause was removed. */
-export async function orderAgain(store: Pick<Store, 'certificates' | 'revisions'>, clock: Clock): Promise<void> {
+export async function retryMissing(store: Pick<Store, 'certificates' | 'revisions'>, clock: Clock): Promise<void> {
   const missing = await store.certificates.many({ chain: null });
   for (const { id, failures } of missing)
     if (failures > 0) await store.certificates.change({ id, failures }, { dueAt: new Date(clock.now()), failures: 0 });

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
+import { createSemaphore } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
-import { createSemaphore } from '../base/turns.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
 import { CHALLENGE_TOKEN } from './acme.ts';

@@ -32,9 +32,9 @@ interface NamesDeps {
 export const POLICY_PREFIX = 'mta-sts.';
 
 /** Names of accounts that get certificates, of each kind. */
-const MOST_NAMES = 2000;
+const MAX_NAMES = 2000;
 /** Rows that are read for them: most of an account's tracking domains may be invalid. */
-const MOST_ROWS = 10_000;
+const MAX_ROWS = 10_000;
 
 export type CertificateNames = ReturnType<typeof createCertificateNames>;
 
@@ -86,9 +86,9 @@ async function idsOf<R extends Row>(
   for await (const page of pagesById(rows)) {
     names.push(...page.flatMap((row) => nameOf(row) ?? []));
     read += page.length;
-    if (read >= MOST_ROWS || names.length >= MOST_NAMES) break;
+    if (read >= MAX_ROWS || names.length >= MAX_NAMES) break;
   }
-  return names.slice(0, MOST_NAMES);
+  return names.slice(0, MAX_NAMES);
 }
 
 /** The host name of a name or https URL, in A-labels; undefined if no public authority certifies it. */

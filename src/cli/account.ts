@@ -11,7 +11,7 @@ import {
 import { openSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
-import { overStore, tools, withStore } from './open.ts';
+import { runWithStore, tools, withStore } from './open.ts';
 
 /** The option that selects the account a command works on. */
 export const accountOption = { value: 'NAME', help: 'account name or id (optional if there is only one)' };
@@ -57,7 +57,7 @@ export const accountCreate: Command = {
 };
 
 export const accountList: Command = {
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const rows = await store.accounts.many({}, { sort: 'number' });
     const shown = rows.map(({ id, name, number, createdAt }) => ({
       id,
@@ -76,7 +76,7 @@ export const accountList: Command = {
 export const keyCreate: Command = {
   args: '[LABEL]',
   options: { account: accountOption },
-  run: overStore(async ({ call, io, store }) => {
+  run: runWithStore(async ({ call, io, store }) => {
     const owner = await theAccount(store, call);
     const label = call.words[0] ?? '';
     const key = await createKey(store, owner.id, label, tools);
@@ -87,7 +87,7 @@ export const keyCreate: Command = {
 
 export const keyList: Command = {
   options: { account: accountOption },
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const owner = await theAccount(store, call);
     const secret = await openSecret(store, tools.ids);
     const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });

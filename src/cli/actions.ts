@@ -1,7 +1,7 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { COMMAND_LINE } from '../journal/actions.ts';
-import { noteBeside } from '../journal/beside.ts';
+import { recordCommandActions } from '../journal/command-access.ts';
 import type { Selection } from '../queue/delivery.ts';
 import type { Io } from './command.ts';
 
@@ -17,7 +17,7 @@ export function noteActions(
   const at = systemClock.now();
   const actions = [...whose].map(([account, count]) => ({ at, by: COMMAND_LINE, account, what, count, detail }));
   try {
-    noteBeside(file, actions);
+    recordCommandActions(file, actions);
   } catch (error) {
     io.err(`Not recorded in the history: ${errorText(error)}\n`);
   }

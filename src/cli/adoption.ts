@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createPauses, systemClock } from '../base/clock.ts';
-import { atOnce } from '../base/turns.ts';
+import { mapConcurrently } from '../base/concurrency.ts';
 import { spoolDir } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
 import { folderOf } from '../queue/disk/folder.ts';
@@ -14,7 +14,7 @@ import { type Command, EXIT, type Invocation, Unavailable, UsageError } from './
 import { withSpool, withStore } from './open.ts';
 
 /** Maximum copies that are counted, because counting reads them. */
-const MOST_COUNTED = 1000;
+const MAX_COUNTED = 1000;
 /** How long a takeover may make no progress before the command ends. Milliseconds. */
 const PATIENCE_MS = 60_000;
 /** The interval between counts of the remaining copies. Milliseconds. */
@@ -33,8 +33,8 @@ export const commandPauses = () =>
 /** The number of copies of a host in the store, as text: `1000+` beyond the maximum. */
 export async function countCopies(store: Store, { id }: Pick<HostRow, 'id'>, below?: number): Promise<string> {
   const epoch = below === undefined ? {} : { epoch: { range: { lt: below } } };
-  const rows = await store.copies.many({ host: id, ...epoch }, { limit: MOST_COUNTED + 1 });
-  return rows.length > MOST_COUNTED ? `${MOST_COUNTED}+` : String(rows.length);
+  const rows = await store.copies.many({ host: id, ...epoch }, { limit: MAX_COUNTED + 1 });
+  return rows.length > MAX_COUNTED ? `${MAX_COUNTED}+` : String(rows.length);
 }
 
 /** The host with a name or id. One that is no longer listed may still have copies. */
@@ -135,7 +135,7 @@ async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter
 /** The number of copies left of each host that the adopter takes over, one after the other. */
 async function countTakeovers(store: Store, adopter: HostRow): Promise<string> {
   const lost = await store.hosts.many({ adopter: adopter.id }, { sort: 'id' });
-  return (await atOnce(lost, (row) => countCopies(store, row, row.epoch ?? 0))).join();
+  return (await mapConcurrently(lost, (row) => countCopies(store, row, row.epoch ?? 0))).join();
 }
 
 const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>

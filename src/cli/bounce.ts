@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { errorText } from '../base/errors.ts';
 import { classifyReply, ruleInWords } from '../mail/bounce.ts';
-import { type Judgement, judge } from '../returns/bounce-message.ts';
+import { classifyReturned, type ReturnClassification } from '../returns/bounce-message.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
 
 /** The verdict on a bounce, as `--json` prints it. */
@@ -43,10 +43,10 @@ function ofReply(reply: string): Explained {
 function ofMail(call: Invocation): Explained {
   const bytes = readMail(call.words[0]);
   const facts = { email: call.text('recipient') ?? null, sender: call.text('sender') ?? '' };
-  return ofJudgement(judge('bounce', bytes, facts));
+  return ofJudgement(classifyReturned('bounce', bytes, facts));
 }
 
-function ofJudgement(said: Judgement): Explained {
+function ofJudgement(said: ReturnClassification): Explained {
   switch (said.kind) {
     case 'failed':
     case 'delayed':

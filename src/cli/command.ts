@@ -191,7 +191,7 @@ export const firstSentence = (text: string): string => text.split(/\.\s|\.$/)[0]
 const COLUMNS = 80;
 
 /** Text broken at spaces, for the columns from `indent` on. */
-export function wrapped(text: string, indent = 0): string {
+export function wrapText(text: string, indent = 0): string {
   const [first = '', ...words] = text.split(' ');
   const lines: string[] = [];
   let line = first;

@@ -7,7 +7,7 @@ import type { Settings } from '../settings.ts';
 // Checks whether a sign-in link will reach the console, through the running daemon and the proxy in front of it.
 
 /** How a link reaches the console. */
-type Reach =
+type ConsoleAccess =
   /** No link would open it; `text` names the missing setting. */
   | { readonly kind: 'off'; readonly text: string }
   /** `notes` are further hints for the person who opens the link. */
@@ -19,7 +19,7 @@ const WRONG_HOST = 421;
 
 const OFF = 'The console is off. Set console.enabled: true in the settings file, then restart Postern.\n';
 
-export async function reachConsole(settings: Settings): Promise<Reach> {
+export async function reachConsole(settings: Settings): Promise<ConsoleAccess> {
   const { enabled } = settings.console;
   if (enabled === false) return { kind: 'off', text: OFF };
   const here = await askDaemon(settings);

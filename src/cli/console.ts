@@ -1,10 +1,10 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
-import { enterUrl, journalSettings } from '../composition/slices.ts';
+import { journalSettings, signInUrl } from '../composition/slices.ts';
 import { isOver } from '../console/sessions.ts';
 import { HOST } from '../journal/actions.ts';
 import {
   addPerson,
-  createEnterLink,
+  createSignInLink,
   forgetWrongCodes,
   isLocked,
   LINK_MS,
@@ -19,13 +19,13 @@ import { accountOption, theAccount } from './account.ts';
 import { noteActions } from './actions.ts';
 import { type Command, EXIT, UsageError } from './command.ts';
 import { reachConsole } from './console-reach.ts';
-import { overStore, type StoreCall, tools, withStore } from './open.ts';
+import { runWithStore, type StoreCall, tools, withStore } from './open.ts';
 
 export const consoleLink: Command = {
   notes:
     'If the console cannot be reached, the command says which setting to change. For everyday use, add a person: ' +
     'postern person add NAME.',
-  run: overStore((parts) => printLink(parts, null)),
+  run: runWithStore((parts) => printLink(parts, null)),
 };
 
 /** Records a change of a person in the history, in the words of the console. */
@@ -48,7 +48,7 @@ async function printLink(
     if (person) io.err(`Then get a link: postern person invite ${person.name}\n`);
     return EXIT.failed;
   }
-  const url = enterUrl(settings, await createEnterLink(store, person?.id ?? null, tools));
+  const url = signInUrl(settings, await createSignInLink(store, person?.id ?? null, tools));
   for (const note of reach.notes) io.err(note);
   const until = toTimestamp(new Date(systemClock.now() + LINK_MS));
   call.print([{ url, until }], () => `${url}\n`);
@@ -92,7 +92,7 @@ export const personAdd: Command = {
 
 export const personInvite: Command = {
   args: 'NAME',
-  run: overStore(async (parts) => {
+  run: runWithStore(async (parts) => {
     const person = await thePerson(parts);
     notePerson(parts, 'person invited', person);
     return printLink(parts, person);
@@ -100,7 +100,7 @@ export const personInvite: Command = {
 };
 
 export const personList: Command = {
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const rows = await store.people.many({}, { sort: 'name' });
     const shown = await Promise.all(
       rows.map(async ({ name, role, account, password, factor, wrongCodes, createdAt }) => ({
@@ -147,7 +147,7 @@ interface Changing extends Pick<Command, 'notes'> {
 const changing = ({ what, change, now, said, ...command }: Changing): Command => ({
   ...command,
   args: 'NAME',
-  run: overStore(async (parts) => {
+  run: runWithStore(async (parts) => {
     const person = await thePerson(parts);
     await change(parts.store, person.id);
     notePerson(parts, what, person);
@@ -190,7 +190,7 @@ async function thePerson({ call, store }: StoreCall): Promise<PersonRow> {
 const SHOWN_ID = 12;
 
 export const consoleSessionList: Command = {
-  run: overStore(async ({ call, settings, store }) => {
+  run: runWithStore(async ({ call, settings, store }) => {
     const now = systemClock.now();
     const idleMs = settings.console.idle_minutes * 60_000;
     const lasting = await store.consoleSessions.many({ until: { range: { gt: new Date(now) } } });

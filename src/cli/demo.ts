@@ -8,6 +8,7 @@ import { createLog } from '../base/log.ts';
 import { loadSettings } from '../config.ts';
 import { mandrillSignature, standardSignature } from '../webhooks/signing.ts';
 import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
+import { freePort } from './demo/free-port.ts';
 import {
   type ApiCall,
   type Caught,
@@ -16,8 +17,7 @@ import {
   sendMail,
   startCatcher,
   startDemoZone,
-} from './demo/around.ts';
-import { freePort } from './demo/free-port.ts';
+} from './demo/services.ts';
 
 const ONCE_MS = 12_000;
 
@@ -29,7 +29,7 @@ const LETTER = {
   attachments: [{ filename: 'note-g.csv', content: 'number,value\nB1,0.16667\n' }],
 };
 
-const MOST_HOSTS = 9;
+const MAX_HOSTS = 9;
 const COPIES = ['none', 'store'] as const;
 
 export const demo: Command = {
@@ -41,7 +41,7 @@ export const demo: Command = {
     },
     hosts: {
       value: 'N',
-      help: `run 2 to ${MOST_HOSTS} hosts over one database, lose one with its disk, and show what happens to its mail`,
+      help: `run 2 to ${MAX_HOSTS} hosts over one database, lose one with its disk, and show what happens to its mail`,
     },
     copies: {
       value: 'none|store',
@@ -74,8 +74,8 @@ function readHosts(call: Invocation) {
   if (given === undefined && call.text('copies') !== undefined) throw new UsageError('--copies needs --hosts');
   if (given === undefined) return undefined;
   const count = Number(given);
-  if (!Number.isInteger(count) || count < 2 || count > MOST_HOSTS)
-    throw new UsageError(`--hosts must be a number from 2 to ${MOST_HOSTS}`);
+  if (!Number.isInteger(count) || count < 2 || count > MAX_HOSTS)
+    throw new UsageError(`--hosts must be a number from 2 to ${MAX_HOSTS}`);
   return { count, copies };
 }
 

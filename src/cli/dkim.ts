@@ -7,7 +7,7 @@ import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
-import { overStore, type StoreCall, withStore } from './open.ts';
+import { runWithStore, type StoreCall, withStore } from './open.ts';
 
 /**
  * signs: the key in use · next: will sign once its record is in the DNS · previous: no longer signs, but its record
@@ -67,7 +67,7 @@ function theDomain(call: Invocation): string | undefined {
 const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (see: postern dkim list)`);
 
 export const dkimList: Command = {
-  run: overStore(async ({ call, settings, store }) => {
+  run: runWithStore(async ({ call, settings, store }) => {
     const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
     call.table(shown, {
       none: 'No DKIM keys. A sender domain gets one when it is added: postern sender add DOMAIN',
@@ -134,8 +134,8 @@ async function rotate(domains: readonly string[], parts: StoreCall): Promise<num
     if (begun.kind === 'resting') {
       resting++;
       const free = toTimestamp(begun.until);
-      const why = `mail signed with the previous key may still be in transit. Its selector is free again from ${free} UTC`;
-      io.err(`postern dkim rotate: ${domain}: ${why}\n`);
+      const why = 'mail signed with the previous key may still be in transit';
+      io.err(`postern dkim rotate: ${domain}: ${why}. Its selector is free again from ${free} UTC\n`);
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }
   const which = shown.length === 1 ? 'this record' : 'these records';

@@ -1,9 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
+import { mapConcurrently } from '../base/concurrency.ts';
 import { printable } from '../base/log.ts';
 import { normalizeAddress } from '../base/networks.ts';
-import { atOnce } from '../base/turns.ts';
-import { orderAgain } from '../certificates/certificates.ts';
+import { retryMissing } from '../certificates/certificates.ts';
 import { nameServerSettings } from '../composition/slices.ts';
 import { createNameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -183,7 +183,7 @@ export async function addressesOf(
 
 async function surveyAll(groups: readonly RecordGroup[], { survey }: Tools): Promise<SurveyedGroup[]> {
   const surveyed: SurveyedGroup[] = [];
-  for (const { title, records } of groups) surveyed.push({ title, records: await atOnce(records, survey) });
+  for (const { title, records } of groups) surveyed.push({ title, records: await mapConcurrently(records, survey) });
   return surveyed;
 }
 
@@ -220,7 +220,10 @@ async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<Surv
       if (!isOpen(after)) say(`ok         ${name}  ${type}  after ${toSpan(passed())}\n`);
       return after;
     };
-    now = await atOnce(now, async ({ title, records }) => ({ title, records: await atOnce(records, look) }));
+    now = await mapConcurrently(now, async ({ title, records }) => ({
+      title,
+      records: await mapConcurrently(records, look),
+    }));
   }
   return now;
 }
@@ -228,7 +231,7 @@ async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<Surv
 /** Triggers the work that waited for the records: first certificates, and tests of sender domains. */
 async function goOn({ call, store, needs }: Job): Promise<void> {
   if (!store) return;
-  await orderAgain(store, systemClock);
+  await retryMissing(store, systemClock);
   if (!needs.includes('sending')) return;
   const { isAsked } = askedNames(call);
   const now = new Date(systemClock.now());

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
-import { type CheckVerdict, type Finding, type World, worldWithout } from '../examination/finding.ts';
+import { type CheckContext, type CheckVerdict, contextWithout, type Finding } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
 import { hasStore, withResolver, withSpool, withStore } from './open.ts';
@@ -55,7 +55,7 @@ function nextStep(found: readonly Finding[]): string {
 /** Examines the host, with the store if it can be opened. */
 async function lookAt(
   settings: Settings,
-  given: Pick<World, 'settingsFile' | 'reach'>,
+  given: Pick<CheckContext, 'settingsFile' | 'reach'>,
   report: (finding: Finding) => void,
 ): Promise<void> {
   const { examine } = await import('../examination/examine.ts');
@@ -63,7 +63,7 @@ async function lookAt(
     for await (const finding of examine(from)) report(finding);
   };
   await withResolver(settings, async (resolver) => {
-    const world = { ...worldWithout(NOT_RUN, { settings, resolver, clock: systemClock, root: '/' }), ...given };
+    const world = { ...contextWithout(NOT_RUN, { settings, resolver, clock: systemClock, root: '/' }), ...given };
     await withQueue(settings, async (queue) => {
       let looked = false;
       try {
@@ -84,7 +84,7 @@ const NOT_RUN = 'the daemon has not run here yet';
 /** Calls `use` with the queue of this host, or with the reason why there is none. */
 async function withQueue(
   settings: Settings,
-  use: (queue: Pick<World, 'queue' | 'noQueue'>) => Promise<void>,
+  use: (queue: Pick<CheckContext, 'queue' | 'noQueue'>) => Promise<void>,
 ): Promise<void> {
   if (!existsSync(join(settings.data_dir, 'spool'))) return use({ queue: undefined, noQueue: NOT_RUN });
   let used = false;

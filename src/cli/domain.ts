@@ -15,7 +15,7 @@ import { claimId, isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
-import { overStore, tools, withOperations, withStore } from './open.ts';
+import { runWithStore, tools, withOperations, withStore } from './open.ts';
 
 const RECORD = z.record(z.string(), z.unknown());
 
@@ -114,7 +114,7 @@ export const domainCheck: Command = {
 
 export const domainList: Command = {
   options: { account: onlyAccount },
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const { names, only } = await accountsOf(store, call);
     const rows = await store.inboundDomains.many(only, { sort: 'createdAt' });
     const shown = rows.map((row) => ({
@@ -141,7 +141,7 @@ export const domainList: Command = {
 
 export const routeList: Command = {
   args: '[DOMAIN]',
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const [domain] = call.words;
     const rows = await store.inboundRoutes.many(
       domain === undefined ? {} : { domain: toInboundDomain(domain.trim()) ?? '' },

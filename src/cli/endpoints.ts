@@ -1,5 +1,10 @@
-import { ENDPOINT_STATES, type EndpointList, type EndpointState, MOST_LISTED } from '../api/hosts/host-deliveries.ts';
-import { answered, type OtherHost } from '../api/hosts/host-questions.ts';
+import {
+  type EndpointList,
+  type EndpointState,
+  LIST_ENDPOINT_STATES,
+  MAX_DELIVERIES,
+} from '../api/hosts/host-deliveries.ts';
+import { answered, type OtherHost } from '../api/hosts/host-rpc.ts';
 import { shownUrl } from '../api/operations/fields.ts';
 import { DELIVERY_KINDS } from '../queue/delivery.ts';
 import type { Command } from './command.ts';
@@ -36,7 +41,7 @@ export const queueEndpoints: Command = {
         withDeliveries(settings, async ({ endpoints }) =>
           answered(await endpoints({ account, kind, limit: Infinity })),
         ),
-      there: (ask: OtherHost['ask']) => ask(ENDPOINT_STATES, { account, kind, limit: MOST_LISTED }),
+      there: (ask: OtherHost['ask']) => ask(LIST_ENDPOINT_STATES, { account, kind, limit: MAX_DELIVERIES }),
       isCut: ({ more }: EndpointList) => more,
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {

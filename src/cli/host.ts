@@ -6,8 +6,8 @@ import { type HostRow, isSilent } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { commandPauses, countCopies } from './adoption.ts';
 import { type Command, toTable, UsageError } from './command.ts';
-import { overStore, withStore } from './open.ts';
-import { named } from './other-hosts.ts';
+import { runWithStore, withStore } from './open.ts';
+import { findHost } from './other-hosts.ts';
 
 /** The ids of running hosts; undefined if unknown, because a host with a store of its own has no beat. */
 async function findRunning(
@@ -48,7 +48,7 @@ export const hostList: Command = {
     'adopted by, adopted: which host takes them over, and since when; empty again once the lost host runs.\n' +
     'lacks: features that another host of the store has. The host ignores rows that need them until it is upgraded.\n' +
     'Times are those of the clock of each host. A host is removed from the list 90 days after it was last seen.',
-  run: overStore(async ({ call, settings, store }) => {
+  run: runWithStore(async ({ call, settings, store }) => {
     const rows = await store.hosts.many({}, { sort: 'id' });
     const running = await findRunning(store, rows, settings);
     const listed = await Promise.all(rows.map((row) => toShown(store, row, rows, running)));
@@ -75,7 +75,7 @@ export const hostForget: Command = {
     const word = call.word('HOSTNAME or ID (see: postern host list)');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
-      const row = named(await store.hosts.many({}, { sort: 'id' }), word);
+      const row = findHost(await store.hosts.many({}, { sort: 'id' }), word);
       const { id } = row;
       if ((await findRunning(store, [row], settings))?.has(id))
         throw new UsageError(`${row.name} is running; stop it first: systemctl stop postern`);

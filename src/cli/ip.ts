@@ -4,7 +4,7 @@ import { toAsciiDomain } from '../mail/addresses/address.ts';
 import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/rows/ips.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, type Invocation, toTable, UsageError } from './command.ts';
-import { overStore, tools, withStore } from './open.ts';
+import { runWithStore, tools, withStore } from './open.ts';
 
 /** Ranges that cannot send mail. Private addresses may be right behind a NAT, and loopback on a developer's machine. */
 const NEVER_SENDS: readonly string[] = ['unspecified', 'broadcast', 'multicast'];
@@ -91,7 +91,7 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
 
 export const ipList: Command = {
   notes: 'If the custom state is pending, set the PTR record of the address to the custom domain.',
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
     const now = new Date(systemClock.now());
     const shown = (await store.ips.many({}, { sort: 'id' })).map((row) => toShown(row, names, now));

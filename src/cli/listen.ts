@@ -15,7 +15,7 @@ const LEASE_S = 300;
 const WAIT_S = 25;
 /** The pause after a failure, doubled each time up to the second. Milliseconds. */
 const PAUSE_MS = 1000;
-const MOST_PAUSE_MS = 30_000;
+const MAX_PAUSE_MS = 30_000;
 /** The number of tries to report a response of the receiver to the server. */
 const TRIES = 8;
 /** Temporary errors. */
@@ -132,7 +132,7 @@ function printer(call: Invocation): Session['print'] {
 
 /** Calls until there is an answer, repeating temporary failures. Undefined when it is stopped. */
 async function untilAnswered<T>({ io, stop }: Session, work: () => Promise<T>): Promise<T | undefined> {
-  for (let pause = PAUSE_MS; !stop.aborted; pause = Math.min(2 * pause, MOST_PAUSE_MS)) {
+  for (let pause = PAUSE_MS; !stop.aborted; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
     try {
       return await work();
     } catch (error) {
@@ -192,7 +192,7 @@ async function report(
   path: string,
   params: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  for (let tries = 1, pause = PAUSE_MS; ; tries++, pause = Math.min(2 * pause, MOST_PAUSE_MS)) {
+  for (let tries = 1, pause = PAUSE_MS; ; tries++, pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
     try {
       await call(path, params);
       return;

@@ -1,16 +1,16 @@
 import {
   createHostHistory,
+  FIND_MAIL,
+  FIND_REFUSALS,
   HISTORY_PAGE,
   type HistoryChoice,
   type ListedMail,
   type ListedRefusal,
-  MAIL,
-  ONE_MAIL,
-  REFUSED_MAILS,
+  SHOW_MAIL,
   type ShownMail,
 } from '../api/hosts/host-history.ts';
-import { type Asked, answered, type OtherHost } from '../api/hosts/host-questions.ts';
-import { repeated } from '../api/hosts/joining.ts';
+import { answered, type OtherHost, type RpcResult } from '../api/hosts/host-rpc.ts';
+import { duplicates } from '../api/hosts/join-hosts.ts';
 import { joinReasons } from '../api/operations/history.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
@@ -80,11 +80,11 @@ export const mailFind: Command = {
           collect(most, async (page) => answered(await mail({ ...toChoice(page), isOwn }))),
         ),
       there: (ask: OtherHost['ask'], isOwn: boolean) =>
-        collect(most, (page) => ask(MAIL, { ...toChoice(page), isOwn })),
+        collect(most, (page) => ask(FIND_MAIL, { ...toChoice(page), isOwn })),
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const { rows, more } = join(parts, most, (all) => {
-        const left = repeated(all.map(({ record }) => record));
+        const left = duplicates(all.map(({ record }) => record));
         return all.filter(({ record }) => !left.has(record));
       });
       const refused = parts.reduce((sum, { answer }) => sum + answer.first.refused, 0);
@@ -111,7 +111,7 @@ export const mailShow: Command = {
     const [own] = await withOwnHistory(call, ({ one }) => one({ id }));
     if (own) return printFound(call, io, own, undefined);
     const none = { id, none: `No mail ${id}`, where: 'the history' };
-    const wanted = { ...none, question: ONE_MAIL, mailOf: ({ rows }: ShownMail) => rows[0]?.record };
+    const wanted = { ...none, question: SHOW_MAIL, mailOf: ({ rows }: ShownMail) => rows[0]?.record };
     return findOnOthers(call, io, wanted, (found, host) => printFound(call, io, found, host));
   },
 };
@@ -128,7 +128,7 @@ export const mailRefused: Command = {
     const reading = {
       here: () =>
         withOwnHistory(call, ({ refusals }) => collect(most, async (page) => answered(await refusals(toChoice(page))))),
-      there: (ask: OtherHost['ask']) => collect(most, (page) => ask(REFUSED_MAILS, toChoice(page))),
+      there: (ask: OtherHost['ask']) => collect(most, (page) => ask(FIND_REFUSALS, toChoice(page))),
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const { rows, more } = join(parts, most);
@@ -192,13 +192,13 @@ interface Collected<P extends Page<unknown>> {
 /** Reads pages until there are enough rows. */
 async function collect<P extends Page<unknown>>(
   most: number,
-  ask: (page: PageChoice) => Promise<Asked<P>>,
-): Promise<Asked<Collected<P>>> {
+  ask: (page: PageChoice) => Promise<RpcResult<P>>,
+): Promise<RpcResult<Collected<P>>> {
   const all: P['rows'][number][] = [];
   let before: number | null = null;
   let first: P | undefined;
   for (;;) {
-    const asked: Asked<P> = await ask({ limit: Math.min(most - all.length, HISTORY_PAGE), before });
+    const asked: RpcResult<P> = await ask({ limit: Math.min(most - all.length, HISTORY_PAGE), before });
     if (asked.kind !== 'answered') return asked;
     const { rows, next } = asked.answer;
     first ??= asked.answer;

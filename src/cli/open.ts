@@ -9,7 +9,7 @@ import { NO_METRICS } from '../base/metrics.ts';
 import { dnsSettings, journalSettings, scannerSettings } from '../composition/slices.ts';
 import type { Daemon } from '../daemon.ts';
 import type { Resolver } from '../dns/types.ts';
-import { openReading } from '../journal/beside.ts';
+import { openJournalReader } from '../journal/command-access.ts';
 import { isUnusable } from '../journal/file.ts';
 import type { History } from '../journal/history.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -91,9 +91,9 @@ export async function withHistory<T>(settings: Settings, use: (history: History)
   }
 }
 
-function open(file: string): ReturnType<typeof openReading> {
+function open(file: string): ReturnType<typeof openJournalReader> {
   try {
-    return openReading(file, systemClock);
+    return openJournalReader(file, systemClock);
   } catch (error) {
     if (!isUnusable(error)) throw error;
     const reason = errorText(error);
@@ -112,7 +112,7 @@ export interface StoreCall {
 }
 
 /** The `run` of a command that opens the store first. */
-export const overStore =
+export const runWithStore =
   <T>(use: (parts: StoreCall) => Promise<T>) =>
   (call: Invocation, io: Io): Promise<T> => {
     const { settings } = call.settings();

@@ -1,12 +1,12 @@
 import {
-  type Asked,
-  type HostQuestion,
+  type HostRpc,
   type OtherHost,
   otherHost,
+  type RpcResult,
   whyMissing,
   whyUnanswered,
-} from '../api/hosts/host-questions.ts';
-import { type MailOfHost, repeated } from '../api/hosts/joining.ts';
+} from '../api/hosts/host-rpc.ts';
+import { duplicates, type MailOfHost } from '../api/hosts/join-hosts.ts';
 import { createPeerWire } from '../api/hosts/peer-wire.ts';
 import { printable } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
@@ -71,7 +71,7 @@ export async function withHosts<T>(call: Invocation, use: (hosts: MeantHosts) =>
       const { own, others } = await readHosts(store, settings);
       isRead = true;
       const isHere = wanted === undefined || wanted === own;
-      const meant = wanted === undefined ? others : isHere ? [] : [named(others, wanted)];
+      const meant = wanted === undefined ? others : isHere ? [] : [findHost(others, wanted)];
       const wire = createCommandWire(store, settings);
       return use({ own, isHere, others: meant.map((row) => otherHost(row, wire)), fault: undefined });
     });
@@ -82,7 +82,7 @@ export async function withHosts<T>(call: Invocation, use: (hosts: MeantHosts) =>
 }
 
 /** The host with a name or id. */
-export function named(rows: readonly HostRow[], word: string): HostRow {
+export function findHost(rows: readonly HostRow[], word: string): HostRow {
   const [found, ...more] = rows.filter(({ id, name }) => id === word || name === word);
   if (!found) throw unknownHost(word);
   if (more.length > 0) throw new UsageError(`several hosts are named ${word}; pass an id (see: postern host list)`);
@@ -100,8 +100,8 @@ export interface HostPart<A> {
 
 /** How a command reads from this host, and from another one. */
 interface Reading<A> {
-  here(isSeveral: boolean): Promise<Asked<A>>;
-  there(ask: OtherHost['ask'], isSeveral: boolean): Promise<Asked<A>>;
+  here(isSeveral: boolean): Promise<RpcResult<A>>;
+  there(ask: OtherHost['ask'], isSeveral: boolean): Promise<RpcResult<A>>;
   /** Whether another host has more than it lists at once. */
   readonly isCut?: (answer: A) => boolean;
 }
@@ -196,7 +196,7 @@ export const withHost = <R extends object>(record: R, host: string | undefined) 
 interface Wanted<A> {
   readonly id: string;
   /** Asks a host for the thing; the answer is an empty list, or one item. */
-  readonly question: HostQuestion<{ readonly id: string }, readonly A[]>;
+  readonly question: HostRpc<{ readonly id: string }, readonly A[]>;
   /** `No mail ID`. */
   readonly none: string;
   /** Where it is searched. */
@@ -205,8 +205,8 @@ interface Wanted<A> {
 }
 
 /**
- * Calls `show` with the thing of another host, because this one does not have it. If several have it, as after a
- * takeover, uses that of the host on which it continued. If a host does not answer, does not report it as missing.
+ * Calls `show` with the thing of another host, because this one does not have it. If several have it, as after
+ * a takeover, uses that of the host on which it continued. If a host does not answer, does not report it as missing.
  */
 export function findOnOthers<A>(
   call: Invocation,
@@ -221,7 +221,7 @@ export function findOnOthers<A>(
     const found = asked.flatMap(({ name, asked: one }) =>
       one.kind === 'answered' ? one.answer.map((answer) => ({ name, answer, mail: mailOf(answer) })) : [],
     );
-    const left = repeated(found.flatMap(({ mail }) => mail ?? []));
+    const left = duplicates(found.flatMap(({ mail }) => mail ?? []));
     const best = found.find(({ mail }) => !mail || !left.has(mail));
     if (best) return show(best.answer, best.name);
     const silent = asked.flatMap(({ name, asked: one }) =>

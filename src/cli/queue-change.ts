@@ -1,12 +1,12 @@
-import type { Asked, OtherHost } from '../api/hosts/host-questions.ts';
 import {
-  CHANGE,
+  CHANGE_QUEUE,
   changeOnHosts,
+  FIND_JOBS,
   type HostShare,
-  JOBS,
   type QueueChange,
-  type QueueOrder,
+  type QueueChangeRequest,
 } from '../api/hosts/host-queue.ts';
+import type { OtherHost, RpcResult } from '../api/hosts/host-rpc.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { inWords } from '../base/tables.ts';
@@ -84,7 +84,7 @@ function changing({ notes, options, action, done, wouldDo, narrow }: Change): Co
       requireChoice(call, chosen);
       const dryRun = call.flag('dry-run');
       const { settings } = call.settings();
-      const order: QueueOrder = {
+      const order: QueueChangeRequest = {
         action,
         selections: narrow?.(chosen, call) ?? [chosen],
         dry_run: dryRun,
@@ -93,10 +93,13 @@ function changing({ notes, options, action, done, wouldDo, narrow }: Change): Co
         words: toWords(chosen),
       };
       return withHosts(call, async ({ own, isHere, others, fault }) => {
-        const here = { name: own, change: (given: QueueOrder) => changeQueueHere(given, call.name, settings, io) };
+        const here = {
+          name: own,
+          change: (given: QueueChangeRequest) => changeQueueHere(given, call.name, settings, io),
+        };
         const there = others.map(({ row, ask }) => ({
           name: row.name,
-          change: (given: QueueOrder) => ask(CHANGE, given),
+          change: (given: QueueChangeRequest) => ask(CHANGE_QUEUE, given),
         }));
         const { hosts } = await changeOnHosts([...(isHere ? [here] : []), ...there], order);
         const shares = await Promise.all(
@@ -128,11 +131,11 @@ function changing({ notes, options, action, done, wouldDo, narrow }: Change): Co
 
 /** Changes the queue of this host, whose daemon need not run. */
 function changeQueueHere(
-  { action, selections, dry_run: dryRun, words }: QueueOrder,
+  { action, selections, dry_run: dryRun, words }: QueueChangeRequest,
   name: string,
   settings: Settings,
   io: Io,
-): Promise<Asked<QueueChange>> {
+): Promise<RpcResult<QueueChange>> {
   return withSpool(settings, async (spool) => {
     const bulk = createBulkChanges({ spool, clock: systemClock });
     const { matched } = await bulk.count(action, { selections });
@@ -160,7 +163,7 @@ async function untilEnded(share: HostShare, host: OtherHost | undefined, progres
   if (job === null || !host) return share;
   const { wait } = commandPauses();
   for (;;) {
-    const asked = await host.ask(JOBS, { ids: [job] });
+    const asked = await host.ask(FIND_JOBS, { ids: [job] });
     const found = asked.kind === 'answered' ? asked.answer[0] : undefined;
     if (!found)
       return {
@@ -175,7 +178,12 @@ async function untilEnded(share: HostShare, host: OtherHost | undefined, progres
 }
 
 /** Records on this host the changes of other hosts, which have recorded them for the accounts. */
-function noteOthers(shares: readonly HostShare[], { action, words }: QueueOrder, settings: Settings, io: Io): void {
+function noteOthers(
+  shares: readonly HostShare[],
+  { action, words }: QueueChangeRequest,
+  settings: Settings,
+  io: Io,
+): void {
   const { file } = journalSettings(settings);
   const what = BULK_ACTIONS[action].ended;
   for (const { name, count } of shares)

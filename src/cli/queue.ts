@@ -1,12 +1,12 @@
 import {
-  DELIVERIES,
-  DELIVERY,
   type DeliveryList,
   type DeliveryStory,
+  LIST_DELIVERIES,
   type ListedDelivery,
-  MOST_LISTED,
+  MAX_DELIVERIES,
+  SHOW_DELIVERY,
 } from '../api/hosts/host-deliveries.ts';
-import { answered, type OtherHost } from '../api/hosts/host-questions.ts';
+import { answered, type OtherHost } from '../api/hosts/host-rpc.ts';
 import { readAll } from '../base/bytes.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
@@ -140,8 +140,8 @@ export const queueList: Command = {
     const { settings } = call.settings();
     const reading = {
       here: () => withDeliveries(settings, async ({ list }) => answered(await list({ selection, limit }))),
-      there: (ask: OtherHost['ask']) => ask(DELIVERIES, { selection, limit: Math.min(limit, MOST_LISTED) }),
-      isCut: ({ more }: DeliveryList) => more && limit > MOST_LISTED,
+      there: (ask: OtherHost['ask']) => ask(LIST_DELIVERIES, { selection, limit: Math.min(limit, MAX_DELIVERIES) }),
+      isCut: ({ more }: DeliveryList) => more && limit > MAX_DELIVERIES,
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const lists = parts.map(({ host, answer }) => answer.rows.map((row): Of<ListedDelivery> => ({ ...row, host })));
@@ -172,7 +172,7 @@ export const queueShow: Command = {
     if (own && call.flag('raw')) return withSpool(settings, (spool) => printRaw(io, spool, id));
     if (own) return printStory(call, own, undefined);
     const none = { id, none: `No delivery ${id}`, where: 'the queue' };
-    const wanted = { ...none, question: DELIVERY, mailOf: ({ delivery }: DeliveryStory) => delivery.record };
+    const wanted = { ...none, question: SHOW_DELIVERY, mailOf: ({ delivery }: DeliveryStory) => delivery.record };
     return findOnOthers(call, io, wanted, (story, host) => {
       if (!call.flag('raw')) return printStory(call, story, host);
       io.err(`${printable(id)} is on ${printable(host)}; run the command there.\n`);

@@ -18,7 +18,7 @@ import {
   toTable,
   Unavailable,
   UsageError,
-  wrapped,
+  wrapText,
 } from './command.ts';
 
 /** Loads a command and runs it with the arguments after its name. Returns its exit code; never throws. */
@@ -146,14 +146,14 @@ function helpText(command: LoadedCommand): string {
   });
   const width = Math.max(...rows.map(([left]) => left.length));
   const usage = ['postern', command.name, command.args, '[options]'].filter(Boolean).join(' ');
-  const options = rows.map(([left, help]) => `  ${left.padEnd(width)}  ${wrapped(help, width + 4)}\n`).join('');
+  const options = rows.map(([left, help]) => `  ${left.padEnd(width)}  ${wrapText(help, width + 4)}\n`).join('');
   const notes = command.notes === undefined ? '' : `\n${toParagraphs(command.notes)}\n`;
-  return `${wrapped(command.summary)}\n\nUsage: ${usage}\n\n${options}${notes}`;
+  return `${wrapText(command.summary)}\n\nUsage: ${usage}\n\n${options}${notes}`;
 }
 
 /** Indented lines are commands to copy, and stay whole. */
 const toParagraphs = (notes: string): string =>
   notes
     .split('\n')
-    .map((line) => (line.startsWith(' ') ? line : wrapped(line)))
+    .map((line) => (line.startsWith(' ') ? line : wrapText(line)))
     .join('\n');

@@ -6,7 +6,7 @@ import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
 import { type Command, UsageError } from './command.ts';
-import { overStore, withOperations, withStore } from './open.ts';
+import { runWithStore, withOperations, withStore } from './open.ts';
 
 /** The fields of the answer of /senders/domain-key that are shown. */
 const KEY = z.object({
@@ -83,7 +83,7 @@ function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): 
 
 export const senderList: Command = {
   options: { account: onlyAccount },
-  run: overStore(async ({ call, store }) => {
+  run: runWithStore(async ({ call, store }) => {
     const { names, only } = await accountsOf(store, call);
     const rows = await store.senderDomains.many(only, { sort: 'id' });
     const shown = rows.map((row) => ({

@@ -1,6 +1,6 @@
 import { unwatchFile, watchFile } from 'node:fs';
 import { resolve } from 'node:path';
-import { inTime, systemClock } from '../base/clock.ts';
+import { systemClock, withTimeout } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
@@ -242,7 +242,7 @@ function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['
 async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {
   log.info('daemon.stopping');
   await notifier.stopping('Finishing open sessions');
-  const isDone = await inTime(
+  const isDone = await withTimeout(
     systemClock,
     STOP_MS,
     daemon.stop().then(() => true),

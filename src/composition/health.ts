@@ -1,9 +1,9 @@
 import type { Api } from '../api/http/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
-import type { LogMemory } from '../base/log-memory.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Figures } from '../base/prometheus.ts';
+import type { RecentLog } from '../base/recent-log.ts';
 import { VERSION } from '../base/version.ts';
 import { hasOwnStore } from '../config.ts';
 import type { ListenerView } from '../console/host/parts.ts';
@@ -15,7 +15,7 @@ import type { OwnTls } from './own-tls.ts';
 import type { DaemonDeps } from './slices.ts';
 
 /** Exposes the versions and the kind of store as labels of a metric. */
-export function showBuild(settings: Settings, metrics: Metrics): void {
+export function registerBuildInfo(settings: Settings, metrics: Metrics): void {
   const labels = {
     version: VERSION,
     node: process.versions.node,
@@ -25,7 +25,7 @@ export function showBuild(settings: Settings, metrics: Metrics): void {
 }
 
 /** The log, which also counts warnings and errors, and keeps the last of them in `memory`. */
-export function withCounts({ log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>, memory: LogMemory): Log {
+export function withCounts({ log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>, memory: RecentLog): Log {
   // Create the fault series at 0: one that starts at 1 has not increased, and an alert would miss it.
   const faults = EVENTS.filter((event) => event.endsWith('.fault'));
   const counters = new Map<string, Counter>(
@@ -56,7 +56,7 @@ interface ListenerParts {
 }
 
 /** The listeners of the daemon, for operators. */
-export function showListeners(parts: ListenerParts): ListenerView[] {
+export function listenerViews(parts: ListenerParts): ListenerView[] {
   const { listener, submission, api, metrics, certificates } = parts;
   const certificate = certificates.pem()?.cert;
   const smtp = (name: ListenerView['name'], places: readonly Place[]): ListenerView => ({

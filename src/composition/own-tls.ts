@@ -1,16 +1,16 @@
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { createPauses, systemClock } from '../base/clock.ts';
+import { createSerialQueue } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
-import { createTurn } from '../base/turns.ts';
 import { VERSION } from '../base/version.ts';
 import { createAcme } from '../certificates/acme.ts';
+import { createAcmeHttp } from '../certificates/acme-http.ts';
 import { createCertificates, newAccountKey } from '../certificates/certificates.ts';
 import { createChallenges } from '../certificates/challenges.ts';
 import { createCertificateNames } from '../certificates/names.ts';
-import { createAcmeWire } from '../certificates/wire.ts';
 import { type Resolver, toQuestionName } from '../dns/types.ts';
 import type { Settings } from '../settings.ts';
-import { judgeCertificate } from '../smtp/certificate.ts';
+import { checkCertificate } from '../smtp/certificate.ts';
 import type { Listener, TlsSettings } from '../smtp/listener.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { sharedSecret } from '../store/rows/hosts.ts';
@@ -33,7 +33,7 @@ export async function openOwnTls(
   { store, resolver }: { readonly store: Store; readonly resolver: Resolver },
 ) {
   const hostname = toQuestionName(settings.hostname) ?? '';
-  const inTurn = createTurn();
+  const inTurn = createSerialQueue();
   let listeners: SmtpListeners = [];
 
   const { acme: authority } = settings;
@@ -43,7 +43,7 @@ export async function openOwnTls(
   const pauses = createPauses(systemClock);
   const acme = authority.enabled
     ? createAcme(acmeSettings(settings), {
-        wire: createAcmeWire({ ca: readRoots(authority), userAgent: `Postern/${VERSION}` }),
+        wire: createAcmeHttp({ ca: readRoots(authority), userAgent: `Postern/${VERSION}` }),
         accountKey: () => sharedSecret(store, `acme ${authority.directory}`, newAccountKey),
         clock,
         wait: pauses.wait,
@@ -85,7 +85,7 @@ export async function openOwnTls(
     });
 
   function look(): void {
-    const judged = inUse?.pem && judgeCertificate(inUse.pem.cert, settings.hostname, clock.now());
+    const judged = inUse?.pem && checkCertificate(inUse.pem.cert, settings.hostname, clock.now());
     if (judged?.fault === undefined) return;
     const { cert } = inUse?.files ?? settings.smtp.tls;
     log.warn('smtp.certificate', {
@@ -99,7 +99,7 @@ export async function openOwnTls(
   if (role === 'daemon') await certificates.load();
   inUse = use(settings.smtp.tls);
   metrics.gauge('postern_tls_certificate_covers_hostname', () =>
-    inUse?.pem ? [[{}, Number(judgeCertificate(inUse.pem.cert, settings.hostname, clock.now()).covers)]] : [],
+    inUse?.pem ? [[{}, Number(checkCertificate(inUse.pem.cert, settings.hostname, clock.now()).covers)]] : [],
   );
 
   return frozen({

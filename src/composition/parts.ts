@@ -2,13 +2,13 @@ import { createWorkerPool } from '../base/worker-pool.ts';
 import { hasOwnStore, mailNames } from '../config.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
+import { createCounterRemoval } from '../events/counter-removal.ts';
 import { createLists } from '../events/lists.ts';
-import { createNumbers } from '../events/numbers.ts';
 import { createRecorder } from '../events/record.ts';
 import { createAcceptance } from '../inbound/accept.ts';
 import { createBrake } from '../inbound/brake.ts';
-import { createChoosing } from '../inbound/choosing.ts';
-import { createJudging } from '../inbound/judging.ts';
+import { createContentRouter } from '../inbound/content-routing.ts';
+import { createInspector } from '../inbound/inspection.ts';
 import { createOwnership } from '../inbound/ownership.ts';
 import { createPacing } from '../inbound/pacing.ts';
 import { createPostmaster } from '../inbound/postmaster.ts';
@@ -26,8 +26,6 @@ import { createFeedback } from '../returns/returns.ts';
 import { createReturnRoad, type SendOwn } from '../returns/road.ts';
 import { createScanners } from '../scan/scanners.ts';
 import { createScanning } from '../scan/scanning.ts';
-import { createMailCarriers } from '../sending/carry/carrier.ts';
-import { createSources } from '../sending/carry/sources.ts';
 import { createComposer } from '../sending/compose/composer.ts';
 import { createCustomDomains } from '../sending/domains/custom-domains.ts';
 import { createDomainTests } from '../sending/domains/domain-tests.ts';
@@ -38,10 +36,11 @@ import { createTrackingDomains } from '../sending/domains/tracking-domains.ts';
 import { createMailer, createNotices } from '../sending/notices.ts';
 import { createOutboundRoad, type OutboundParts } from '../sending/road.ts';
 import { createOwnSignature, createSigning, type SignOwn } from '../sending/signing.ts';
-import type { MailCarrier } from '../sending/types.ts';
+import { createMailTransports } from '../sending/transport/mail-transport.ts';
+import { createSources } from '../sending/transport/sources.ts';
+import type { MailTransport } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { Membership } from '../store/membership.ts';
-import { createAnswers } from '../webhooks/answers.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
 import { createDestinations } from '../webhooks/destinations.ts';
 import { createEventCopies } from '../webhooks/event-copies.ts';
@@ -54,6 +53,7 @@ import { createPreparation } from '../webhooks/preparation.ts';
 import { createPulling } from '../webhooks/pulling.ts';
 import { createSteps } from '../webhooks/render/progress.ts';
 import { createRenderer, createSample, createSampleMail } from '../webhooks/render/renderer.ts';
+import { createReplyMatching } from '../webhooks/reply-matching.ts';
 import { createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import { createTapping } from '../webhooks/tapping.ts';
@@ -104,7 +104,7 @@ export function createEvents(
     tallies,
     sweep,
     lists,
-    numbers: createNumbers({ store, clock }),
+    counterRemoval: createCounterRemoval({ store, clock }),
     recorder,
     ...createFeedback({ store, tokenSecret, recorder, lists, clock, log }),
   };
@@ -139,10 +139,10 @@ export function createInbound(settings: Settings, deps: DaemonDeps, parts: Inbou
     scanners.length > 0
       ? createScanning(scanningSettings(settings), { scanners, spool, time, clock, log, metrics })
       : undefined;
-  const doorScan = settings.scan.when === 'before' ? scanning?.atTheDoor : undefined;
-  const judging = createJudging({ run: threads.task('judge'), log });
+  const scanBefore = settings.scan.when === 'before' ? scanning?.beforeAcceptance : undefined;
+  const inspector = createInspector({ run: threads.task('judge'), log });
   const brake = createBrake(brakeSettings(settings), { clock, log, metrics });
-  const choosing = createChoosing({ judging, scanNow: async (message) => scanning?.now(message) });
+  const contentRouter = createContentRouter({ inspector, scanNow: async (message) => scanning?.now(message) });
   return {
     backlog,
     pacing,
@@ -162,7 +162,7 @@ export function createInbound(settings: Settings, deps: DaemonDeps, parts: Inbou
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance(
       { hostname: settings.hostname, holdLoops: inbound.loop_hold },
-      { spool: accepting, pacing, doorScan, choosing, brake, notes, clock, ids, metrics },
+      { spool: accepting, pacing, scanBefore, contentRouter, brake, notes, clock, ids, metrics },
     ),
   };
 }
@@ -176,7 +176,7 @@ export function createOutbound(
   const { log, clock, ids } = deps;
   const { store, time, fresh, cached, loopbackOnly } = parts;
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
-  const carriers = createMailCarriers(
+  const transports = createMailTransports(
     {
       hostname,
       own: { relay: mail.relay, mxPort: mail.mx_port },
@@ -192,7 +192,7 @@ export function createOutbound(
   );
   const domainKeys = createDomainKeys({ store, clock, newKeyPair });
   const signOwn = createOwnSignature(ownSignatureSettings(settings), { domainKeys });
-  const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own, signOwn });
+  const mailer = createMailer({ hostname, from: mail.from }, { carrier: transports.own, signOwn });
   const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
@@ -212,8 +212,8 @@ export function createOutbound(
     customDomains,
     trackingDomains: trackers(fresh),
     trackingDomainTests: trackers(cached),
-    mailCarrier: carriers.accounts,
-    ownCarrier: carriers.own,
+    mailCarrier: transports.accounts,
+    ownCarrier: transports.own,
     sources: createSources({ store, clock }),
     domainTests: tests(cached),
     signing: createSigning(sendingSettings(settings), { store, keys: domainKeys, freshTests, clock, log }),
@@ -237,7 +237,7 @@ interface DeliveryParts extends Storage, Events, Inbound {
   readonly notes: Notes;
   readonly mail: OutboundParts;
   /** Carries our own mail. */
-  readonly ownCarrier: MailCarrier;
+  readonly ownCarrier: MailTransport;
   readonly signOwn: SignOwn;
   readonly loopbackOnly: boolean;
   readonly threads: Threads;
@@ -257,7 +257,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, growth, clock, log });
   const renderer = createRenderer(rendererSettings(settings), {
     run: threads.task('render'),
-    links: linkedFiles.place,
+    links: linkedFiles.reserve,
     log,
   });
   const steps = createSteps((ms) => threads.each('steps', ms));
@@ -265,7 +265,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const { signOwn, notes, signingKeys } = parts;
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, signOwn, clock, log });
   const destinations = createDestinations({ store, routing, clock });
-  const answers = createAnswers({ store, recorder });
+  const answers = createReplyMatching({ store, recorder });
   const preparing = { renderer, destinations, signingKeys, senderReports, answers, scanning, notes, ...tools };
   const webhooks = createWebhookRoad(limits.webhooks, { ...preparing, spool, steps, poster, time });
   const sendOwn = sendOver(parts.ownCarrier);
@@ -302,7 +302,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
 }
 
 /** Sends our own mail unchanged, with an empty envelope sender. */
-function sendOver(carrier: MailCarrier): SendOwn {
+function sendOver(carrier: MailTransport): SendOwn {
   return ({ bytes, recipient }) =>
-    carrier.carry({ composed: { bytes, mailFrom: '', links: [] }, recipient, sourceAddresses: [] });
+    carrier.send({ composed: { bytes, mailFrom: '', links: [] }, recipient, sourceAddresses: [] });
 }

@@ -3,7 +3,7 @@ import { createIds } from '../base/ids.ts';
 import { serveTasks } from '../base/worker-tasks.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { DnsSettings } from '../dns/types.ts';
-import { createJudgeTask } from '../inbound/judging.ts';
+import { createInspectionTask } from '../inbound/inspection.ts';
 import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
 import type { createComposeTask } from '../sending/compose/compose.ts';
 import { createContentTask } from '../webhooks/render/content.ts';
@@ -47,7 +47,7 @@ serveTasks<RenderThreadData>(({ dns, hostname, mxHosts = [], trustedSealers }, {
   const withRaw = createRawBytes();
   return {
     render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw, hostname, mxHosts }),
-    judge: createJudgeTask({ authenticator }),
+    judge: createInspectionTask({ authenticator }),
     content: createContentTask({ withRaw }),
     shown: createShownTask({ withRaw }),
     compose: composeTask,

@@ -397,7 +397,7 @@ export function hostSettings({ hostname, console: own }: Settings) {
 }
 
 /** The sign-in link with this token; on loopback if the console has no other address. */
-export function enterUrl(settings: Settings, token: string): string {
+export function signInUrl(settings: Settings, token: string): string {
   const origin = consoleOrigin(settings) ?? `http://127.0.0.1:${settings.http.listen.port}`;
   return `${origin}/console/enter/${token}`;
 }

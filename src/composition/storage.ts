@@ -1,16 +1,16 @@
 import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type Clock, DAY_MS, systemClock } from '../base/clock.ts';
+import { createDiskSpace, type DiskSpace, readDiskSpace } from '../base/disk-space.ts';
 import type { Log } from '../base/log.ts';
 import { keepPrivate } from '../base/private-files.ts';
-import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
 import { hasOwnStore } from '../config.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
+import { withCircuitBreaker } from '../store/driver/circuit-breaker.ts';
 import { openEmbedded } from '../store/driver/embedded.ts';
-import { withKnownAbsence } from '../store/driver/known-away.ts';
 import { measured } from '../store/driver/measured.ts';
 import type { Database } from '../store/driver/port.ts';
 import { createKeyUses } from '../store/key-uses.ts';
@@ -37,17 +37,17 @@ export async function openStorage(
   if (role === 'daemon')
     void keepPrivate(resolve(settings.data_dir), isOurs).catch((error: unknown) => log.warn('daemon.fault', { error }));
   const time = await openTime(spool, { clock, log });
-  const growth = createRoom('store', growthSettings(settings), {
+  const growth = createDiskSpace('store', growthSettings(settings), {
     clock: systemClock,
     log,
-    look: () => lookAtDisk(resolve(settings.data_dir)),
+    look: () => readDiskSpace(resolve(settings.data_dir)),
   });
   await growth.start();
   const opened = await openDatabase(settings, log, growth).catch((error: unknown) => {
     growth.stop();
     throw error;
   });
-  const quick = await withKnownAbsence(opened, { clock: systemClock });
+  const quick = await withCircuitBreaker(opened, { clock: systemClock });
   const { database, meter } = await meteredDatabase(measured(quick, { clock, metrics }), { clock, log });
   const counted = {
     ...database,
@@ -97,7 +97,7 @@ async function openTime(
  * Opens the store's database: MongoDB if a URL is set, else a file under data_dir. Timeouts use the system clock, even
  * if the rest uses another one. `room` is the watched room of its disk, if there is one.
  */
-export async function openDatabase(settings: Settings, log: Log, room?: Room): Promise<Database> {
+export async function openDatabase(settings: Settings, log: Log, room?: DiskSpace): Promise<Database> {
   const { timeout_ms: timeoutMs } = settings.store;
   const address = readStoreUrl(settings.store);
   if (address !== '') {

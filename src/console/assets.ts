@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, gzip } from 'node:zlib';
 import type { Context } from 'koa';
 import { frozen } from '../base/frozen.ts';
-import { lighten } from './lighten.ts';
+import { minifyModule } from './minify.ts';
 
 // The page of the console and its files. There is no build step: a browser gets the modules of web/ one by one,
 // without their types. They are read once, so that one page never mixes the files of two versions.
@@ -106,7 +106,7 @@ function readAssets(mailOrigin: string, dir: string) {
   for (const name of names) {
     const source = readFileSync(join(dir, name), 'utf8');
     imports.set(name, importsOf(name, source));
-    const text = name.endsWith('.ts') ? () => lighten(stripTypeScriptTypes(source)) : () => source;
+    const text = name.endsWith('.ts') ? () => minifyModule(stripTypeScriptTypes(source)) : () => source;
     add(name, TYPES[extname(name)] ?? '', source, text);
   }
   for (const [name, path] of Object.entries(LIBRARIES)) {

@@ -10,21 +10,21 @@ import type { AccountRow } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import { busy, Denial } from './denial.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
-import type { HostParts, Reach } from './host/parts.ts';
+import type { CrossHostParts, HostParts } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
-import type { Veils } from './veil.ts';
+import type { Redactors } from './url-redaction.ts';
 
 interface CallDeps extends Pick<SessionCalls, 'run' | 'runHost'> {
   /** Operations of accounts. */
   readonly operations: readonly Operation[];
-  readonly hostParts: HostParts & Reach;
+  readonly hostParts: HostParts & CrossHostParts;
   readonly permissions: Permissions;
   /** Throws `Denial` if the visitor has to confirm their identity. */
   readonly mustBeFresh: (visitor: Visitor) => void;
   readonly store: Pick<Store, 'accounts'>;
   readonly notes: Notes;
-  readonly veils: Veils;
+  readonly redactors: Redactors;
   readonly clock: Clock;
 }
 
@@ -36,16 +36,16 @@ const CALLS = { all: 40, each: 8 };
  * of the group `host` have none.
  */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
-  const { operations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } = deps;
+  const { operations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, redactors, clock } = deps;
   const shares = createShares(CALLS);
 
   async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
     const { path, access } = operation;
     const account = await accountFor(ctx.get('postern-account'), visitor, store);
-    const veil = await veils.for(visitor.role, account.id);
-    await run(ctx, veil?.over(operation) ?? operation, account, visitor.name, (params) => {
+    const redactor = await redactors.for(visitor.role, account.id);
+    await run(ctx, redactor?.wrap(operation) ?? operation, account, visitor.name, (params) => {
       // Before the answer: an access that is not recorded must not happen.
-      if (visitor.role !== 'operator' || !permissions.isLook(access)) return;
+      if (visitor.role !== 'operator' || !permissions.showsContent(access)) return;
       const detail = `${path} ${String(params.get('id') ?? '')}`;
       noteAction({ notes, clock, by: visitor.name }, 'content viewed', 1, detail, account.id);
     });

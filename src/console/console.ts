@@ -11,18 +11,18 @@ import type { Feed } from '../journal/feed.ts';
 import { createAssets } from './assets.ts';
 import { accountFor, createCalls } from './calls.ts';
 import { Denial } from './denial.ts';
-import { createDoors } from './doors.ts';
 import { isFor, mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
-import type { HostDeps, HostParts, Reach } from './host/parts.ts';
+import type { CrossHostParts, HostDeps, HostParts } from './host/parts.ts';
 import { createLive } from './live.ts';
 import { createMailFrames, type MailFrames } from './mail.ts';
 import { createMe } from './me.ts';
 import type { PasswordCost } from './passwords.ts';
 import { createPermissions, OPEN_PATHS, type OpenPath, SESSION_PATHS, type SessionPath } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
+import { createSignIn } from './sign-in.ts';
 import { sendTestMessage } from './test-message.ts';
-import { createVeils } from './veil.ts';
+import { createRedactors } from './url-redaction.ts';
 
 export interface ConsoleSettings extends SessionSettings {
   /** The origin of the console as browsers see it; empty: only loopback. */
@@ -83,18 +83,18 @@ const POLICY = {
 /** The handlers of the paths below /console (roles.ts). */
 function createPaths(
   settings: ConsoleSettings,
-  deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts & Reach },
+  deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts & CrossHostParts },
 ) {
   const { store, clientAddress } = deps;
   const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);
   const { hostname, passwordCost } = settings;
-  const doors = createDoors({ ...deps, sessions, hostname, passwordCost });
+  const signIn = createSignIn({ ...deps, sessions, hostname, passwordCost });
   const permissions = createPermissions(settings);
-  const veils = createVeils({ ...deps, permissions });
-  const call = createCalls({ ...deps, permissions, veils, mustBeFresh: doors.mustBeFresh });
+  const redactors = createRedactors({ ...deps, permissions });
+  const call = createCalls({ ...deps, permissions, redactors, mustBeFresh: signIn.mustBeFresh });
   const mail = createMailFrames(settings, { ...deps, permissions, sessions });
-  const me = createMe(settings, { ...deps, permissions, doors });
+  const me = createMe(settings, { ...deps, permissions, signIn });
   const live = createLive({
     ...deps,
     lasts: sessions.lasts,
@@ -111,12 +111,12 @@ function createPaths(
     const visitor = await sessions.visitor(ctx, origin);
     if (visitor === 'none') throw new Denial('Signed_Out', 'Sign in first.');
     if (visitor) return visitor;
-    await doors.wrongCookie(clientAddress(ctx.req));
+    await signIn.wrongCookie(clientAddress(ctx.req));
     sessions.forget(ctx, origin);
     throw new Denial('Signed_Out', 'The session has ended. Sign in again.');
   }
 
-  async function test({ ctx, visitor, origin, body }: AskedInSession) {
+  async function test({ ctx, visitor, origin, body }: SessionRequest) {
     await body();
     if (!isLoopbackName(new URL(origin.url).hostname))
       throw new Denial('Not_Allowed', 'Test messages can be sent only from this machine, or over SSH.');
@@ -127,20 +127,20 @@ function createPaths(
   }
 
   /** Sign-in, and the page with its files. Results are answered as JSON. */
-  const open: Readonly<Record<OpenPath, (asked: Asked) => Promise<unknown>>> = {
+  const open: Readonly<Record<OpenPath, (asked: ConsoleRequest) => Promise<unknown>>> = {
     async 'GET /assets/*file'({ ctx }) {
       if (await assets.file(ctx, ctx.path.slice('/console/assets/'.length))) return;
       throw new Denial('Unknown_Path', 'File not found. Reload the page.');
     },
-    'GET /enter{/:token}': async ({ ctx }) => doors.showLink(ctx),
-    async 'POST /enter{/:token}'({ ctx, origin, given, body, address }) {
+    'GET /enter{/:token}': async ({ ctx }) => signIn.showLink(ctx),
+    async 'POST /enter{/:token}'({ ctx, origin, pathParam, body, address }) {
       mustBeOurPage(ctx.req, origin);
-      await doors.enterByLink(ctx, origin, given('token'), await body(), address);
+      await signIn.enterByLink(ctx, origin, pathParam('token'), await body(), address);
     },
     async 'POST /session'({ ctx, origin, body, address }) {
       mustBeOurPage(ctx.req, origin);
       mustBeWrite(ctx.req);
-      return me(await doors.enterByPassword(ctx, origin, await body(), address));
+      return me(await signIn.enterByPassword(ctx, origin, await body(), address));
     },
     'HEAD /receiver{/*rest}': receive,
     'POST /receiver{/*rest}': receive,
@@ -148,61 +148,62 @@ function createPaths(
   };
 
   /** The requests of the page, by permission (roles.ts). */
-  const inSession: Readonly<Record<SessionPath, (asked: AskedInSession) => Promise<unknown>>> = {
+  const inSession: Readonly<Record<SessionPath, (asked: SessionRequest) => Promise<unknown>>> = {
     'GET /me': ({ visitor }) => me(visitor),
     async 'DELETE /session'({ ctx, origin, visitor }) {
       await sessions.end(ctx, origin, visitor);
       ctx.status = 204;
     },
     async 'POST /password'({ ctx, visitor, body, address }) {
-      await doors.changePassword(visitor, await body(), address);
+      await signIn.changePassword(visitor, await body(), address);
       ctx.status = 204;
     },
     async 'POST /confirm'({ ctx, visitor, body, address }) {
-      await doors.confirm(visitor, await body(), address);
+      await signIn.confirm(visitor, await body(), address);
       ctx.status = 204;
     },
     async 'POST /factor'({ visitor, body }) {
       await body();
-      return doors.offerFactor(visitor);
+      return signIn.offerFactor(visitor);
     },
     'POST /factor/on': async ({ visitor, body }) => ({
-      recovery_codes: await doors.turnFactorOn(visitor, await body()),
+      recovery_codes: await signIn.turnFactorOn(visitor, await body()),
     }),
     async 'POST /factor/off'({ ctx, visitor, body }) {
       await body();
-      await doors.turnFactorOff(visitor);
+      await signIn.turnFactorOff(visitor);
       ctx.status = 204;
     },
     async 'GET /live'({ ctx, visitor }) {
       const wanted = String(ctx.query.account ?? '');
       const all = visitor.account === null && wanted === '';
       const account = all ? null : (await accountFor(wanted, visitor, store)).id;
-      live.open(ctx, visitor, account, await veils.for(visitor.role, account ?? ''));
+      live.open(ctx, visitor, account, await redactors.for(visitor.role, account ?? ''));
     },
     'POST /test-message': test,
     'POST /mail': async ({ ctx, visitor, origin, body }) => mail.open(ctx, visitor, origin, await body()),
-    'GET /mail/:grant/html': ({ ctx, visitor, given }) => mail.html(ctx, visitor, given('grant')),
-    'GET /mail/:grant/links': ({ ctx, visitor, given }) => mail.links(ctx, visitor, given('grant')),
-    'GET /mail/:grant/raw': ({ ctx, visitor, given }) => mail.raw(ctx, visitor, given('grant')),
-    'GET /mail/:grant/part/:number': ({ ctx, visitor, given }) =>
-      mail.part(ctx, visitor, given('grant'), given('number')),
-    'POST /call/:group/:name': ({ ctx, visitor, given }) => call(ctx, visitor, `/${given('group')}/${given('name')}`),
+    'GET /mail/:grant/html': ({ ctx, visitor, pathParam }) => mail.html(ctx, visitor, pathParam('grant')),
+    'GET /mail/:grant/links': ({ ctx, visitor, pathParam }) => mail.links(ctx, visitor, pathParam('grant')),
+    'GET /mail/:grant/raw': ({ ctx, visitor, pathParam }) => mail.raw(ctx, visitor, pathParam('grant')),
+    'GET /mail/:grant/part/:number': ({ ctx, visitor, pathParam }) =>
+      mail.part(ctx, visitor, pathParam('grant'), pathParam('number')),
+    'POST /call/:group/:name': ({ ctx, visitor, pathParam }) =>
+      call(ctx, visitor, `/${pathParam('group')}/${pathParam('name')}`),
   };
 
-  async function receive({ ctx, origin }: Asked): Promise<void> {
-    if (origin.secure) throw nothing();
+  async function receive({ ctx, origin }: ConsoleRequest): Promise<void> {
+    if (origin.secure) throw notFound();
     ctx.req.resume();
     ctx.body = 'Received by Postern itself.\n';
   }
 
-  function asked(ctx: RouterContext): Asked {
+  function asked(ctx: RouterContext): ConsoleRequest {
     const { params: given } = ctx;
     const address = clientAddress(ctx.req);
     return {
       ctx,
       origin: originOf(ctx.req, settings.url),
-      given: (name) => given[name] ?? '',
+      pathParam: (name) => given[name] ?? '',
       body: () => deps.params(ctx, address),
       address,
     };
@@ -236,7 +237,7 @@ function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames)
     originOf(ctx.req, settings.url);
     if (ctx.path === '/console') return void ctx.redirect('/console/');
     await paths(ctx, async () => {
-      throw nothing();
+      throw notFound();
     });
   };
 
@@ -271,22 +272,22 @@ function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames)
 const HTML_OF_MAIL = /^\/console\/mail\/([\w-]+\.[\w-]+)\/html$/;
 
 /** A request below /console. */
-interface Asked {
+interface ConsoleRequest {
   readonly ctx: Context;
   readonly origin: Origin;
   /** A part of the path, by its name in roles.ts. */
-  readonly given: (name: string) => string;
+  readonly pathParam: (name: string) => string;
   /** Reads the parameters. */
   readonly body: () => Promise<Params>;
   /** The client's address. */
   readonly address: string;
 }
 
-interface AskedInSession extends Asked {
+interface SessionRequest extends ConsoleRequest {
   readonly visitor: Visitor;
 }
 
-function nothing(): Denial {
+function notFound(): Denial {
   return new Denial('Unknown_Path', 'Not found.');
 }
 

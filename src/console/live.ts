@@ -8,7 +8,7 @@ import type { MailRecord, RefusalRecord } from '../journal/types.ts';
 import { kindsOf } from '../queue/delivery.ts';
 import { busy, Denial } from './denial.ts';
 import type { Visitor } from './sessions.ts';
-import type { Veil } from './veil.ts';
+import type { Redactor } from './url-redaction.ts';
 
 // The live feed as server-sent events: one direction is enough, and unlike a WebSocket they are plain HTTP, with the
 // cookie and the origin of every other request.
@@ -47,7 +47,7 @@ export function createLive(deps: LiveDeps) {
 
   return frozen({
     /** Answers with the stream of `topics`; `account` null: of all accounts. */
-    open(ctx: Context, visitor: Visitor, account: string | null, veil: Wanted['veil']): void {
+    open(ctx: Context, visitor: Visitor, account: string | null, redactor: Wanted['redactor']): void {
       const topics = topicsOf(String(ctx.query.topics ?? ''));
       const who = visitor.session.id;
       if (streams.take(who, 1) !== 'taken') throw busy();
@@ -62,7 +62,7 @@ export function createLive(deps: LiveDeps) {
       res.flushHeaders();
       open.add(res);
       const last = ctx.get('last-event-id');
-      const end = follow(res, { topics, account, veil, last: last === '' ? undefined : last }, visitor, deps);
+      const end = follow(res, { topics, account, redactor, last: last === '' ? undefined : last }, visitor, deps);
       res.once('close', () => {
         end();
         open.delete(res);
@@ -79,7 +79,7 @@ export function createLive(deps: LiveDeps) {
 interface Wanted {
   readonly topics: ReadonlySet<Topic>;
   readonly account: string | null;
-  readonly veil: Pick<Veil, 'hide'> | undefined;
+  readonly redactor: Pick<Redactor, 'redact'> | undefined;
   /** The id of the last event that the browser received. */
   readonly last: string | undefined;
 }
@@ -107,7 +107,7 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
     if (++shown[topic] > MAX_PER_SECOND) return leaveOut(topic);
     cancelSecond ??= clock.after(SECOND_MS, startSecond);
     const { account } = row;
-    const seen = (record: unknown) => (wanted.veil ? wanted.veil.hide(record) : record);
+    const seen = (record: unknown) => (wanted.redactor ? wanted.redactor.redact(record) : record);
     if (topic === 'mail') send('mail', { account, mail: seen(records.mail(event.row)) }, event.id);
     else send('refused', { account, refusal: seen(records.refusal(event.row)) }, event.id);
   }

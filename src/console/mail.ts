@@ -18,7 +18,7 @@ import type { Permissions } from './roles.ts';
 import type { Sessions, Visitor } from './sessions.ts';
 
 // The content of one mail, for the frame of the page and as downloads. It is untrusted: a browser shows the HTML in a
-// sandbox without scripts, and the policy of the response blocks all requests; mail/shown/ removes what both allow.
+// sandbox without scripts, and the policy of the response blocks all requests; mail/sanitize/ removes what both allow.
 
 /** The parts of an account that show its mail. */
 type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;

@@ -2,11 +2,11 @@ import { OPERATIONS } from '../api/operations/index.ts';
 import { withPort } from '../base/networks.ts';
 import type { Store } from '../store/store.ts';
 import type { ConsoleDeps, ConsoleSettings } from './console.ts';
-import type { Doors } from './doors.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
 import type { Permissions } from './roles.ts';
 import { recoveryCodesLeft } from './second-factor.ts';
 import type { Visitor } from './sessions.ts';
+import type { SignIn } from './sign-in.ts';
 
 /** Accounts in the list from which an operator chooses. */
 const MAX_SHOWN = 1000;
@@ -14,11 +14,11 @@ const MAX_SHOWN = 1000;
 interface MeDeps extends Pick<ConsoleDeps, 'smtpAddresses'> {
   readonly store: Pick<Store, 'accounts'>;
   readonly permissions: Permissions;
-  readonly doors: Pick<Doors, 'maySetPassword'>;
+  readonly signIn: Pick<SignIn, 'maySetPassword'>;
 }
 
 /** The visitor's own record, and what the page offers them: /console/me. */
-export function createMe(settings: ConsoleSettings, { store, permissions, doors, smtpAddresses }: MeDeps) {
+export function createMe(settings: ConsoleSettings, { store, permissions, signIn, smtpAddresses }: MeDeps) {
   return async (visitor: Visitor) => {
     const { session, person, name, role, account } = visitor;
     const rows = await store.accounts.many(account === null ? {} : { id: account }, {
@@ -35,7 +35,7 @@ export function createMe(settings: ConsoleSettings, { store, permissions, doors,
       has_password: person !== undefined && person.password !== null,
       has_factor: Boolean(person?.factor),
       recovery_codes: person ? recoveryCodesLeft(person) : 0,
-      can_set_password: doors.maySetPassword(visitor),
+      can_set_password: signIn.maySetPassword(visitor),
       signed_in_at: session.createdAt.toISOString(),
       expires_at: session.until.toISOString(),
       idle_minutes: Math.round(settings.idleMs / 60_000),

@@ -1,8 +1,8 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
+import { createSemaphore } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import { namesIn } from '../base/tables.ts';
-import { createSemaphore } from '../base/turns.ts';
 import { busy } from './denial.ts';
 
 /** The cost of a hash. */

@@ -70,7 +70,7 @@ export function createPermissions(settings: { readonly operatorReadsMail: boolea
       throw new Denial('Not_Allowed', ofOperator ? NOT_OPERATORS : `The ${role} role does not allow this.`);
     },
     /** Whether it shows the content of mail, so that operators' access is recorded. */
-    isLook: (kind: Kind): boolean => kind === 'content',
+    showsContent: (kind: Kind): boolean => kind === 'content',
     /** Whether it needs a sign-in or confirmation within the last minutes. */
     needsProof: (kind: Kind): boolean => NEEDS_PROOF.includes(kind),
   });

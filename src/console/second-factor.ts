@@ -45,8 +45,8 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
 
   return frozen({
     /**
-     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and the last allowed try; `locked`: no tries
-     * are left.
+     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and the last allowed try; `locked`: no
+     * tries are left.
      */
     async use(person: PersonRow, given: string): Promise<'right' | 'wrong' | 'locks' | 'locked'> {
       const counted = await countCode(deps.store, person.id);

@@ -1,6 +1,6 @@
+import { createExpiringCache } from '../base/cache.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createExpiringMemory } from '../base/memory.ts';
 import { Denial } from './denial.ts';
 
 /** Wrong tries within the window after which further ones are delayed, and after which they are refused. */
@@ -14,7 +14,7 @@ const MAX_KEYS = 20_000;
 
 /** Slows down guessing: of passwords by network and by name, of tokens by network. */
 export function createThrottle(clock: Clock) {
-  const tries = createExpiringMemory<{ count: number; readonly until: number }>({ most: MAX_KEYS }, clock);
+  const tries = createExpiringCache<{ count: number; readonly until: number }>({ most: MAX_KEYS }, clock);
 
   function count(key: string): number {
     const known = tries.get(key);
@@ -25,8 +25,8 @@ export function createThrottle(clock: Clock) {
 
   return frozen({
     /**
-     * Counts a try under each key, and delays it. It counts as wrong until `forgive` is called, so that concurrent tries
-     * cannot outrun the count. Throws `Denial` if there were too many.
+     * Counts a try under each key, and delays it. It counts as wrong until `forgive` is called, so that concurrent
+     * tries cannot outrun the count. Throws `Denial` if there were too many.
      */
     async admit(keys: readonly string[]): Promise<void> {
       const full = keys.map((key) => tries.get(key)).find((entry) => entry && entry.count >= MAX_TRIES);

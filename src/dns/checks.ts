@@ -11,7 +11,7 @@ type Invalid = { readonly valid: false; readonly error: string };
 const invalid = (error: string): Invalid => ({ valid: false, error });
 
 /** Characters of foreign records in an error. */
-const MOST_SHOWN = 300;
+const MAX_SHOWN = 300;
 
 /**
  * Checks whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the
@@ -29,7 +29,7 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
     .map((record) => record.exchange.replace(/\.$/, ''));
   if (names.every((name) => name === '')) return invalid(`The domain ${domain} accepts no mail (null MX, RFC 7505)`);
   if (names.some((name) => hosts.some((host) => sameName(name, host)))) return VALID;
-  const seen = names.join(', ').slice(0, MOST_SHOWN);
+  const seen = names.join(', ').slice(0, MAX_SHOWN);
   return invalid(`The MX records of ${domain} point to ${seen}, not to ${hosts.join(' or ')}`);
 }
 
@@ -37,15 +37,15 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
  * Whether a name points to a host: by a CNAME, or because all its addresses are the host's. A failed lookup counts as
  * no. `host` may be an IP address.
  */
-export async function leadsTo(resolver: Resolver, name: string, host: string): Promise<boolean> {
+export async function pointsTo(resolver: Resolver, name: string, host: string): Promise<boolean> {
   if (await isAliasOf(resolver, name, [host])) return true;
   const [found, own] = await Promise.all([resolver.addresses(name), resolver.addresses(host)]);
   if (found.kind !== 'records' || own.kind !== 'records' || found.records.length === 0) return false;
   return found.records.every((address) => own.records.includes(address));
 }
 
-/** Like `leadsTo`, but returns a record check: the error, or the TTL for which caches may hold the previous record. */
-export async function checkLeadsTo(resolver: Resolver, name: string, host: string): Promise<RecordCheck> {
+/** Like `pointsTo`, but returns a record check: the error, or the TTL for which caches may hold the previous record. */
+export async function checkPointsTo(resolver: Resolver, name: string, host: string): Promise<RecordCheck> {
   const alias = await resolver.resolve(name, 'CNAME');
   if (alias.kind === 'records' && alias.records.some((target) => sameName(target, host)))
     return { valid: true, error: null, ttl: alias.ttl };
@@ -66,7 +66,7 @@ export async function checkLeadsTo(resolver: Resolver, name: string, host: strin
  * Whether mail to a name is delivered to one of our hosts: an MX names one, or there is no MX and the name is an alias
  * of one (RFC 5321 section 5.1). A failed lookup counts as no.
  */
-export async function mailComesTo(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
+export async function receivesMailAt(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
   const exchanges = await resolver.resolve(name, 'MX');
   if (exchanges.kind === 'none') return isAliasOf(resolver, name, hosts);
   const check = exchanges.kind === 'records' ? await checkMx(resolver, name, hosts) : 'unknown';
@@ -77,7 +77,7 @@ export async function mailComesTo(resolver: Resolver, name: string, hosts: reado
  * Whether mail can be sent to a domain: it has an MX that is not null (RFC 7505), or no MX but an address (RFC 5321
  * section 5.1). `unknown`: the DNS lookup failed.
  */
-export async function takesMail(resolver: Resolver, name: string): Promise<boolean | 'unknown'> {
+export async function acceptsMail(resolver: Resolver, name: string): Promise<boolean | 'unknown'> {
   const exchanges = await resolver.resolve(name, 'MX');
   if (exchanges.kind === 'records') return exchanges.records.some(({ exchange }) => exchange.replace(/\.$/, '') !== '');
   if (exchanges.kind !== 'none') return exchanges.kind === 'nxdomain' ? false : 'unknown';
@@ -97,13 +97,13 @@ async function isAliasOf(resolver: Resolver, name: string, hosts: readonly strin
 export type RecordCheck = { readonly valid: true; readonly error: null; readonly ttl: number } | Invalid | 'unknown';
 
 /** RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without answer, in all together. */
-const MOST_LOOKUPS = 10;
-const MOST_VOID = 2;
+const MAX_LOOKUPS = 10;
+const MAX_VOID = 2;
 const TOO_MANY =
-  `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS lookups to reach ours, and receivers stop at ` +
+  `This domain's SPF record needs more than ${MAX_LOOKUPS} DNS lookups to reach ours, and receivers stop at ` +
   'that limit.';
 const TOO_VOID =
-  `This domain's SPF record names more than ${MOST_VOID} hosts that are not in the DNS before it reaches ours, ` +
+  `This domain's SPF record names more than ${MAX_VOID} hosts that are not in the DNS before it reaches ours, ` +
   'and receivers stop at that limit.';
 
 /**
@@ -112,7 +112,7 @@ const TOO_VOID =
  * left to right, and within the limits of RFC 7208.
  */
 export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
-  let [lookups, voids] = [MOST_LOOKUPS, MOST_VOID];
+  let [lookups, voids] = [MAX_LOOKUPS, MAX_VOID];
 
   /** `before` is the smallest TTL of the records that led here. Undefined: our record is not included. */
   async function search(name: string, before: number, called: string): Promise<RecordCheck | undefined> {
@@ -165,9 +165,9 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
             .then((v4) => (v4.kind === 'none' && term === 'a' ? resolver.resolve(name, 'AAAA') : v4));
     if (answer.kind === 'failure') return 'unknown';
     if (answer.kind !== 'records') return --voids < 0 ? invalid(TOO_VOID) : undefined;
-    return term === 'mx' && answer.records.length > MOST_LOOKUPS
+    return term === 'mx' && answer.records.length > MAX_LOOKUPS
       ? invalid(
-          `${name}, which its SPF record names, has more than ${MOST_LOOKUPS} MX records, and receivers stop ` +
+          `${name}, which its SPF record names, has more than ${MAX_LOOKUPS} MX records, and receivers stop ` +
             'at that limit.',
         )
       : undefined;
@@ -268,7 +268,7 @@ async function missingKey(resolver: Resolver, { name, target }: KeyPlace): Promi
   if (alias.kind !== 'records') return invalid(`There is no DKIM record at ${name}.`);
   if (alias.records.some((record) => sameName(record, target)))
     return invalid(`${name} points to ${target} as it should, but the record there is not published yet.`);
-  return invalid(`${name} points to ${alias.records.join(', ').slice(0, MOST_SHOWN)}, not to ${target}.`);
+  return invalid(`${name} points to ${alias.records.join(', ').slice(0, MAX_SHOWN)}, not to ${target}.`);
 }
 
 /** Returns why the record is not our key (RFC 6376 section 3.6.1); undefined if it is. */

@@ -1,9 +1,9 @@
+import { createSemaphore } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { NO_METRICS } from '../base/metrics.ts';
-import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
+import { allowedNetworks, isAllowedAddress, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
-import { createSemaphore } from '../base/turns.ts';
 import { createDnsBudget } from './budget.ts';
 import { DIRECT_CODEC, gaveNoAnswer, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
@@ -31,7 +31,7 @@ export interface ServerAnswer<T> {
  */
 type DirectReason = 'not-authoritative' | 'no-address' | 'address-unknown' | 'private';
 
-export type Survey<T> =
+export type ZoneAnswers<T> =
   /** `leftOut`: servers of the zone that were not asked. */
   | { readonly zone: string; readonly servers: readonly ServerAnswer<T>[]; readonly leftOut: number }
   /** none: the name is in no zone · unknown: the DNS did not say in time which servers to ask. */
@@ -40,8 +40,8 @@ export type Survey<T> =
 
 /** Asks the name servers of a zone directly, without a cache; their answers may differ. Never throws. */
 export interface NameServers {
-  ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
-  ask(name: string, type: TextType): Promise<Survey<string>>;
+  ask(name: string, type: 'MX'): Promise<ZoneAnswers<MxRecord>>;
+  ask(name: string, type: TextType): Promise<ZoneAnswers<string>>;
 }
 
 /** Types whose records are strings. */
@@ -59,13 +59,13 @@ interface Deps extends Pick<Tools, 'clock' | 'log'> {
 }
 
 /** Surveys at one time; others wait. */
-const MOST_AT_ONCE = 8;
+const MAX_AT_ONCE = 8;
 /** The owner of a domain chooses its servers and their number; few zones have more than this. */
-const MOST_SERVERS = 8;
+const MAX_SERVERS = 8;
 /** The addresses that are tried of a server: one of each family. */
-const MOST_ADDRESSES = 2;
+const MAX_ADDRESSES = 2;
 /** Questions to the resolver, for one survey. */
-const MOST_LOOKUPS = 40;
+const MAX_LOOKUPS = 40;
 const SURVEY_MS = 8000;
 const SERVER_MS = 2000;
 
@@ -76,13 +76,13 @@ const SERVER_MS = 2000;
 export function createNameServers(settings: NameServerSettings, deps: Deps): NameServers {
   const { resolver, clock } = deps;
   const allowed = allowedNetworks(settings);
-  const places = createSemaphore(MOST_AT_ONCE);
+  const places = createSemaphore(MAX_AT_ONCE);
 
-  function ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
-  function ask(name: string, type: TextType): Promise<Survey<string>>;
-  function ask(name: string, type: RecordType): Promise<Survey<MxRecord> | Survey<string>> {
-    return places.run<Survey<MxRecord> | Survey<string>>(async () => {
-      const budget = createDnsBudget(MOST_LOOKUPS, SURVEY_MS, clock);
+  function ask(name: string, type: 'MX'): Promise<ZoneAnswers<MxRecord>>;
+  function ask(name: string, type: TextType): Promise<ZoneAnswers<string>>;
+  function ask(name: string, type: RecordType): Promise<ZoneAnswers<MxRecord> | ZoneAnswers<string>> {
+    return places.run<ZoneAnswers<MxRecord> | ZoneAnswers<string>>(async () => {
+      const budget = createDnsBudget(MAX_LOOKUPS, SURVEY_MS, clock);
       return type === 'MX'
         ? survey(name, budget, {
             read: readMx,
@@ -97,7 +97,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     });
   }
 
-  async function survey<T>(text: string, budget: DnsBudget, question: Question<T>): Promise<Survey<T>> {
+  async function survey<T>(text: string, budget: DnsBudget, question: Question<T>): Promise<ZoneAnswers<T>> {
     const name = toQuestionName(text);
     if (name === undefined) return 'none';
     const found = await findZone(name, budget, resolver);
@@ -106,9 +106,9 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     return {
       zone,
       servers: await Promise.all(
-        servers.slice(0, MOST_SERVERS).map((server) => askServer(server, name, budget, question)),
+        servers.slice(0, MAX_SERVERS).map((server) => askServer(server, name, budget, question)),
       ),
-      leftOut: Math.max(0, servers.length - MOST_SERVERS),
+      leftOut: Math.max(0, servers.length - MAX_SERVERS),
     };
   }
 
@@ -125,14 +125,14 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     ]);
     const known = families.flatMap((family) => (family.kind === 'records' ? family.records : []));
     const addresses = families.flatMap((family) =>
-      family.kind === 'records' ? family.records.filter((one) => isReachable(one, allowed)).slice(0, 1) : [],
+      family.kind === 'records' ? family.records.filter((one) => isAllowedAddress(one, allowed)).slice(0, 1) : [],
     );
     const failure = (reason: DirectReason) => ({ server, address: null, answer: { kind: 'failure' as const, reason } });
     if (known.length === 0)
       return failure(families.some(({ kind }) => kind === 'failure') ? 'address-unknown' : 'no-address');
     if (addresses.length === 0) return failure('private');
     let last: ServerAnswer<T> = failure('no-address');
-    for (const address of addresses.slice(0, MOST_ADDRESSES)) {
+    for (const address of addresses.slice(0, MAX_ADDRESSES)) {
       const outcome = await askAddress(address, name, question.type, budget);
       last = { server, address, answer: await toAnswer(outcome, name, question) };
       if (!gaveNoAnswer(outcome)) break;

@@ -31,7 +31,7 @@ export interface Codec {
   decode(bytes: Buffer): Reply | undefined;
 }
 
-const MOST_RECORDS = 256; // per packet; compressed names take long to parse
+const MAX_RECORDS = 256; // per packet; compressed names take long to parse
 const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
 
 /** Uses dns2 for packets, but not its clients: they accept any packet as the answer, and have no deadline over TCP. */
@@ -39,7 +39,7 @@ export const CODEC: Codec = frozen({
   encode: (...question: Question) => encode(1, ...question),
   decode(bytes: Buffer): Reply | undefined {
     const count = bytes.readUInt16BE(6) + bytes.readUInt16BE(8) + bytes.readUInt16BE(10);
-    if (count > MOST_RECORDS) return undefined;
+    if (count > MAX_RECORDS) return undefined;
     let packet: Packet;
     try {
       packet = Packet.parse(bytes);
@@ -116,7 +116,7 @@ export const gaveNoAnswer = (outcome: QuestionOutcome): boolean =>
   outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
 
 /** Decides what a reply means: one to read, or a failure for which to ask another server. */
-export function judgeReply(reply: Reply | undefined): QuestionOutcome {
+export function outcomeOfReply(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
   if (reply.rcode === 0 || reply.rcode === 3)
     return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };

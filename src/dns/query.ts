@@ -1,17 +1,24 @@
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { createSemaphore } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Tools } from '../base/tools.ts';
-import { createSemaphore } from '../base/turns.ts';
-import { type Codec, type DnsFailure, gaveNoAnswer, isReplyTo, judgeReply, type QuestionOutcome } from './packets.ts';
+import {
+  type Codec,
+  type DnsFailure,
+  gaveNoAnswer,
+  isReplyTo,
+  outcomeOfReply,
+  type QuestionOutcome,
+} from './packets.ts';
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
 /** Sends questions to the name servers, each with a deadline. */
-export type Asking = ReturnType<typeof createDnsClient>;
+export type DnsClient = ReturnType<typeof createDnsClient>;
 
 interface Deps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly codec: Codec;
@@ -21,7 +28,7 @@ interface Deps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
 }
 
 /** Concurrent questions; each takes one or two sockets. */
-const MOST_AT_ONCE = 256;
+const MAX_AT_ONCE = 256;
 /** After this many questions in a row without any reply there is an outage, and timeouts are shorter. */
 const SILENCES = 10;
 const NOTE_EVERY_MS = 60_000;
@@ -33,7 +40,7 @@ export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: numb
   const count = createCount(deps.metrics);
   let preferred = '';
   let stopped = false;
-  const places = createSemaphore(MOST_AT_ONCE);
+  const places = createSemaphore(MAX_AT_ONCE);
   const ends = new Set<() => void>();
 
   async function ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
@@ -208,7 +215,7 @@ function startTurn(
         finish(() => {
           if (reply?.truncated && over === 'udp') send('tcp', opt);
           else if (reply?.rcode === 1 && opt) send('udp', false);
-          else done(judgeReply(reply));
+          else done(outcomeOfReply(reply));
         });
         return true;
       },

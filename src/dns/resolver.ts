@@ -1,10 +1,10 @@
 import { isIP } from 'node:net';
-import { type Clock, inTime } from '../base/clock.ts';
+import { createBoundedCache, createSingleFlight } from '../base/cache.ts';
+import { type Clock, withTimeout } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createMemory, createShared } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
 import { CODEC, readMx, readReply, toTextRecord } from './packets.ts';
-import { type Asking, createDnsClient } from './query.ts';
+import { createDnsClient, type DnsClient } from './query.ts';
 import { createHosts, createSystemServers, systemServers } from './system.ts';
 import {
   type DnsAnswer,
@@ -85,7 +85,7 @@ function mergeFamilies(four: DnsAnswer<string>, six: DnsAnswer<string>): DnsAnsw
 type Lookup<T> = (name: string, type: RecordType, budget?: DnsBudget) => Promise<DnsAnswer<T>>;
 
 interface LookupDeps<T> {
-  readonly asking: Asking;
+  readonly asking: DnsClient;
   readonly cache: Cache<T>;
   readonly read: (value: string | MxRecord) => T | undefined;
   readonly clock: Clock;
@@ -94,8 +94,8 @@ interface LookupDeps<T> {
 /** The budget of the caller is used up. */
 const OVER: DnsAnswer<never> = Object.freeze({ kind: 'failure', reason: 'budget' });
 const LONGEST_ALIAS_CHAIN = 8;
-const MOST_KEPT_S = 3600;
-const MOST_KEPT_ABSENCE_S = 300;
+const MAX_KEPT_S = 3600;
+const MAX_KEPT_ABSENCE_S = 300;
 const KEPT_FAILURE_MS = 5000; // RFC 9520 section 3.2: at least one second, at most five minutes
 
 /** Creates a lookup for one form of records. `timeoutMs` is for one lookup, aliases included. */
@@ -125,12 +125,12 @@ function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutM
     if (budget && budget.left() <= 0) return OVER;
     const answer = cache.ask(key, () => look(asked, type));
     // The lookup goes on for other callers and for the cache.
-    return budget ? inTime(clock, budget.left(), answer, () => OVER) : answer;
+    return budget ? withTimeout(clock, budget.left(), answer, () => OVER) : answer;
   };
 }
 
 function keepMs(answer: DnsAnswer<unknown>, ttl: number): number {
-  return Math.min(ttl, answer.kind === 'records' ? MOST_KEPT_S : MOST_KEPT_ABSENCE_S) * 1000;
+  return Math.min(ttl, answer.kind === 'records' ? MAX_KEPT_S : MAX_KEPT_ABSENCE_S) * 1000;
 }
 
 /** An answer from a server, and how long to cache it. */
@@ -152,8 +152,8 @@ const AVERAGE_WEIGHT = 400;
 
 /** Creates a cache of at most `entries` answers; the least recently used is evicted first. */
 function createCache<T>(entries: number, clock: Clock) {
-  const shared = createShared<DnsAnswer<T>>();
-  const kept = createMemory<Entry<T>>({
+  const shared = createSingleFlight<DnsAnswer<T>>();
+  const kept = createBoundedCache<Entry<T>>({
     most: entries,
     keepUsed: true,
     weight: { of: (key, { answer }) => weigh(key, answer), most: entries * AVERAGE_WEIGHT },

@@ -1,6 +1,6 @@
 import type { Tools } from '../base/tools.ts';
 import type { RejectReason } from '../mail/suppression.ts';
-import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
+import { MAX_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
 import {
   asText,
   type MessageEventKind,
@@ -11,7 +11,7 @@ import {
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import { createCounting, createOnce, createUrlCounting } from './counting.ts';
+import { createEventCounting, createExactlyOnce, createUrlCounting } from './counting.ts';
 
 import type { Lists } from './lists.ts';
 
@@ -37,11 +37,11 @@ type Apply = (event: MessageEventRow) => Promise<void>;
  */
 export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;
-  const applyOnce = createOnce({ rows: store.messages, events: store.messageEvents });
-  const count = createCounting({ store });
+  const applyOnce = createExactlyOnce({ rows: store.messages, events: store.messageEvents });
+  const count = createEventCounting({ store });
   const countUrls = createUrlCounting({ store });
 
-  async function spread(event: MessageEventRow, message: SentMessageRow): Promise<void> {
+  async function updateRelated(event: MessageEventRow, message: SentMessageRow): Promise<void> {
     const { account, subaccount } = message;
     // A deleted subaccount gets no numbers or rejects, because its id may be reused.
     const deleted = subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) }));
@@ -57,10 +57,10 @@ export function createApply(deps: ApplyDeps): Apply {
     const message = await applyOnce({
       row: event.message,
       event: event.id,
-      toPatch: (row) => outcomeOf(event, row),
+      toPatch: (row) => messageChangesOf(event, row),
     });
     // Missing: the account's messages were purged meanwhile, and there is nothing to count.
-    if (message) await spread(event, message);
+    if (message) await updateRelated(event, message);
     const sent = await publish(deps, event);
     await store.messageEvents.change(
       { id: event.id },
@@ -105,7 +105,7 @@ async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: Me
 }
 
 /** Opens and clicks kept individually with a message; the numbers count all. */
-const MOST_DETAILS = 100;
+const MAX_DETAILS = 100;
 
 /** The new state of a message by event; opens and clicks do not change it. */
 const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
@@ -139,7 +139,7 @@ const REASON_OF: Readonly<Partial<Record<MessageEventKind, RejectReason>>> = {
 };
 
 /** The changes that an event makes to its message. */
-export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Partial<Omit<SentMessageRow, 'id'>> {
+export function messageChangesOf(event: MessageEventRow, message: SentMessageRow): Partial<Omit<SentMessageRow, 'id'>> {
   const ts = Math.floor(event.at.getTime() / 1000);
   const state = laterState(message.state, STATES[event.kind]);
   switch (event.kind) {
@@ -166,15 +166,13 @@ export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Part
   }
 }
 
-/** Records the first click of each link, up to `MOST_COUNTED_URLS` links. */
+/** Records the first click of each link, up to `MAX_COUNTED_URLS` links. */
 function withFirstClick(
   known: Readonly<Record<string, string>>,
   key: string,
   event: string,
 ): Readonly<Record<string, string>> {
-  return known[key] !== undefined || Object.keys(known).length >= MOST_COUNTED_URLS
-    ? known
-    : { ...known, [key]: event };
+  return known[key] !== undefined || Object.keys(known).length >= MAX_COUNTED_URLS ? known : { ...known, [key]: event };
 }
 
 function laterState(present: SentState, next: SentState | undefined): SentState {
@@ -182,5 +180,5 @@ function laterState(present: SentState, next: SentState | undefined): SentState 
 }
 
 function latest<T>(details: readonly T[]): readonly T[] {
-  return details.slice(-MOST_DETAILS);
+  return details.slice(-MAX_DETAILS);
 }

@@ -97,8 +97,8 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
  * between two of them leaves no trace: each row records the event, and the next try continues with the others. Until
  * then a total may exceed the sum of its hours.
  */
-export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }) {
-  const once = createOnce({ rows: store.counters, events: store.messageEvents });
+export function createEventCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }) {
+  const once = createExactlyOnce({ rows: store.counters, events: store.messageEvents });
   /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
   return async (event: MessageEventRow, message: SentMessageRow) => {
     await Promise.all(changesOf(event, message).map(once));
@@ -113,11 +113,11 @@ const NONE: UrlCounts = { sent: 0, clicks: 0, uniqueClicks: 0 };
 
 /**
  * A sent message counts for each tracked link in it, a click for the link that was followed; the first click of a link
- * in a message is unique. A crash in between leaves no trace here either (`createOnce`).
+ * in a message is unique. A crash in between leaves no trace here either (`createExactlyOnce`).
  */
 export function createUrlCounting({ store }: UrlCountingDeps) {
-  const totals = createOnce<UrlRow>({ rows: store.urls, events: store.messageEvents });
-  const hours = createOnce<UrlHourRow>({ rows: store.urlHours, events: store.messageEvents });
+  const totals = createExactlyOnce<UrlRow>({ rows: store.urls, events: store.messageEvents });
+  const hours = createExactlyOnce<UrlHourRow>({ rows: store.urlHours, events: store.messageEvents });
 
   async function add(event: MessageEventRow, url: string, key: string, amounts: Partial<UrlCounts>): Promise<void> {
     const { account, at, id } = event;
@@ -176,15 +176,15 @@ interface Change<R> {
   readonly fresh?: R;
 }
 
-interface OnceDeps<R extends Row> {
+interface ExactlyOnceDeps<R extends Row> {
   readonly rows: Collection<R>;
   readonly events: Pick<Collection<MessageEventRow>, 'many'>;
 }
 
 /** Changes per turn; the rest waits for the next. Each turn takes two queries, however many changes it has. */
-const MOST_CHANGES = 1000;
+const MAX_CHANGES = 1000;
 /** Rounds lost to concurrent writers; it never takes this many. */
-const MOST_ROUNDS = 50;
+const MAX_ROUNDS = 50;
 
 interface Waiting<R> {
   readonly change: Change<R>;
@@ -202,14 +202,14 @@ interface Waiting<R> {
  *
  * Within a process, changes are batched while the store works: fifty events of one message or tag are one write.
  */
-export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDeps<R>) {
+export function createExactlyOnce<R extends Row & EventMarks>({ rows, events }: ExactlyOnceDeps<R>) {
   const waiting: Waiting<R>[] = [];
   let running = false;
 
   async function run(): Promise<void> {
     running = true;
     while (waiting.length > 0) {
-      const turn = waiting.splice(0, MOST_CHANGES);
+      const turn = waiting.splice(0, MAX_CHANGES);
       try {
         await applyAll(turn);
       } catch (error) {
@@ -222,7 +222,7 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
   async function applyAll(turn: readonly Waiting<R>[]): Promise<void> {
     let rest = [...Map.groupBy(turn, ({ change }) => change.row)];
     for (let round = 0; rest.length > 0; round++) {
-      if (round === MOST_ROUNDS) throw new Error('a row could not be updated because of concurrent changes');
+      if (round === MAX_ROUNDS) throw new Error('a row could not be updated because of concurrent changes');
       const known = await rows.many(filterOf<Row, R>({ id: { in: rest.map(([id]) => id) } }));
       const applied = await appliedOf(
         rest.flatMap(([, all]) => all.map(({ change }) => change.event)),

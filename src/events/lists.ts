@@ -1,12 +1,19 @@
 import { type Clock, toTimestamp } from '../base/clock.ts';
+import { createKeyedMutex, type KeyedMutex } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
-import { createKeyedMutex, type KeyedMutex } from '../base/turns.ts';
-import { listedAddress } from '../mail/addresses/address.ts';
-import { isExpired, isOfEvents, newListing, type RejectReason, renewed, suppressing } from '../mail/suppression.ts';
+import { canonicalAddress } from '../mail/addresses/address.ts';
+import {
+  activeEntry,
+  isExpired,
+  isFromEvents,
+  newListing,
+  type RejectReason,
+  renewedEntry,
+} from '../mail/suppression.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import { type Collection, filterOf, type Row } from '../store/driver/port.ts';
 import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
@@ -40,7 +47,7 @@ interface ListsDeps extends Pick<Tools, 'clock' | 'log'> {
 /** Rows removed concurrently. */
 const AT_ONCE = 100;
 /** Overruled event entries that a whitelist row remembers; each costs a little reputation, this many all of it. */
-const MOST_OVERRULED = 100;
+const MAX_OVERRULED = 100;
 
 /**
  * The rejection list and the whitelist. A change and its sync event are one write; then the event goes to the outbox
@@ -83,7 +90,7 @@ export function createLists(deps: ListsDeps) {
       for (let more = true; more; ) {
         const found = await store.rejects.many({ ...of, expired, removed: false }, { limit: AT_ONCE });
         const rows = await Promise.all(found.map(({ email, subaccount }) => unreject(of.account, email, subaccount)));
-        overruled.push(...rows.flatMap((row) => (row && isOfEvents(row) ? [row.subaccount] : [])));
+        overruled.push(...rows.flatMap((row) => (row && isFromEvents(row) ? [row.subaccount] : [])));
         more = found.length === AT_ONCE;
       }
     }
@@ -92,7 +99,7 @@ export function createLists(deps: ListsDeps) {
 
   /** Adds or renews an entry. `whitelisted`: no entry is made. An event never replaces a manual entry. */
   async function reject(entry: NewReject): Promise<'added' | 'renewed' | 'whitelisted' | 'kept'> {
-    const email = listedAddress(entry.email);
+    const email = canonicalAddress(entry.email);
     if (email === undefined) return 'kept'; // not a deliverable address
     if (await isWhitelisted(entry.account, email)) return 'whitelisted';
     const changed = await change(rejects, rejectId(entry.account, email, entry.subaccount), (live) =>
@@ -112,12 +119,12 @@ export function createLists(deps: ListsDeps) {
     unrejectAll,
     /** Returns the removed entry. */
     async unreject(account: string, text: string, subaccount: string) {
-      const email = listedAddress(text);
+      const email = canonicalAddress(text);
       return email === undefined ? undefined : unreject(account, email, subaccount);
     },
     /** Adds to the whitelist and removes all rejects of the address, also of subaccounts. False: it was in it. */
     async whitelist(account: string, text: string, detail: string | null) {
-      const email = listedAddress(text);
+      const email = canonicalAddress(text);
       if (email === undefined) return false;
       const changed = await change(whitelists, whitelistId(account, email), (live) =>
         whitelisted({ account, email, detail }, live, deps),
@@ -130,7 +137,7 @@ export function createLists(deps: ListsDeps) {
       return changed.before === undefined;
     },
     async unwhitelist(account: string, text: string) {
-      const email = listedAddress(text);
+      const email = canonicalAddress(text);
       if (email === undefined) return undefined;
       const changed = await change(
         whitelists,
@@ -142,11 +149,11 @@ export function createLists(deps: ListsDeps) {
     },
     /** The entry that suppresses mail to an address now, of the subaccount or account; none if it is whitelisted. */
     async suppression(account: string, text: string, subaccount: string | null, now: Date) {
-      const email = listedAddress(text);
+      const email = canonicalAddress(text);
       if (email === undefined) return undefined;
       const ids = [...new Set(['', subaccount ?? ''])].map((of) => rejectId(account, email, of));
       const entries = await store.rejects.many({ id: { in: ids }, removed: false }, { sort: 'id' });
-      return entries.length === 0 ? undefined : suppressing(entries, await isWhitelisted(account, email), now);
+      return entries.length === 0 ? undefined : activeEntry(entries, await isWhitelisted(account, email), now);
     },
   });
 }
@@ -157,7 +164,7 @@ function kept({ clock }: SyncDeps) {
 }
 
 function listed(entry: NewReject, live: RejectRow | undefined, deps: SyncDeps): Step<RejectRow> | undefined {
-  const listing = live ? renewed(live, entry) : newListing(entry);
+  const listing = live ? renewedEntry(live, entry) : newListing(entry);
   if (!listing) return undefined;
   const { account, email, subaccount } = entry;
   const row = { ...kept(deps), id: rejectId(account, email, subaccount), account, email, subaccount, ...listing };
@@ -177,7 +184,7 @@ function whitelisted(
 }
 
 function overruling(live: WhitelistRow, more: readonly string[], deps: SyncDeps): Step<WhitelistRow> {
-  return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MOST_OVERRULED) } };
+  return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MAX_OVERRULED) } };
 }
 
 function removal<R extends ListRow>(live: R, event: UnsentEvent, deps: SyncDeps): Step<R> {
@@ -267,7 +274,7 @@ interface EntryChange<R extends ListRow> {
 }
 
 /** A round is lost only to a successful writer: many concurrent callers need many, but more than this is our fault. */
-const MOST_ROUNDS = 10_000;
+const MAX_ROUNDS = 10_000;
 
 /**
  * Changes an entry as `decide` says, in one write with its event. If another writer changes it meanwhile, `decide` is
@@ -278,7 +285,7 @@ async function changeEntry<R extends ListRow>(
   id: string,
   decide: (live: R | undefined) => Step<R> | undefined,
 ): Promise<EntryChange<R>> {
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const found = await rows.one(id);
     const before = found?.removed ? undefined : found;
     const step = decide(before);
@@ -291,7 +298,7 @@ async function changeEntry<R extends ListRow>(
         : undefined;
     if (after) return { before, after, event: step.event };
   }
-  throw new Error(`the list entry could not be changed in ${MOST_ROUNDS} attempts`);
+  throw new Error(`the list entry could not be changed in ${MAX_ROUNDS} attempts`);
 }
 
 /** Unsent events stay in the row, in order. */
@@ -308,7 +315,7 @@ async function forgetEvents<R extends ListRow>(
   id: string,
   sent: ReadonlySet<string>,
 ): Promise<void> {
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const row = await rows.one(id);
     if (!row?.unsent) return;
     const unsent = row.unsent.filter((event) => !sent.has(event.id));

@@ -1,5 +1,5 @@
-import { wholeCharacters } from '../base/characters.ts';
-import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
+import { truncate } from '../base/characters.ts';
+import { type Clock, DAY_MS, MAX_CLOCK_SKEW_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -10,8 +10,8 @@ import type { CounterSpan } from '../store/rows/counters.ts';
 import { noteSenderDomain } from '../store/rows/domains.ts';
 import type { MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import { type ApplyDeps, createApply, outcomeOf } from './apply.ts';
-import type { Numbers } from './numbers.ts';
+import { type ApplyDeps, createApply, messageChangesOf } from './apply.ts';
+import type { CounterRemoval } from './counter-removal.ts';
 import { toPayload } from './payload.ts';
 
 /** A submitted message, before any event. */
@@ -168,7 +168,7 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
     unsent: null,
     unsentSince: now,
   };
-  const after = { ...message, ...outcomeOf(bare, message) };
+  const after = { ...message, ...messageChangesOf(bare, message) };
   const unsent = (name: 'delivered' | typeof kind, eventId: string) => ({
     id: eventId,
     event: name,
@@ -189,9 +189,9 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
  * (mail/addresses/address.ts).
  */
 const LONGEST = { tag: 50, subject: 998, address: 1000, name: 255, value: 500, detail: 2048 } as const;
-const MOST_TAGS = 100;
+const MAX_TAGS = 100;
 /** Documented: metadata is flat and small. */
-const MOST_METADATA = 50;
+const MAX_METADATA = 50;
 
 /** The addresses that a message was sent between, and the name of the server. */
 const PLACES = ['source_ip', 'destination_ip', 'destination'] as const;
@@ -212,24 +212,21 @@ const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
 
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
   const metadata = Object.entries(message.metadata)
-    .slice(0, MOST_METADATA)
+    .slice(0, MAX_METADATA)
     .map(
       ([name, value]) =>
-        [
-          wholeCharacters(name, LONGEST.name),
-          typeof value === 'string' ? wholeCharacters(value, LONGEST.value) : value,
-        ] as const,
+        [truncate(name, LONGEST.name), typeof value === 'string' ? truncate(value, LONGEST.value) : value] as const,
     );
   return {
     id: message.id,
     account: message.account,
     createdAt: message.createdAt,
-    sender: wholeCharacters(message.sender.toLowerCase(), LONGEST.address),
-    email: wholeCharacters(message.email, LONGEST.address),
-    subject: wholeCharacters(message.subject, LONGEST.subject),
-    tags: [...new Set(message.tags.map((tag) => wholeCharacters(tag, LONGEST.tag)))]
+    sender: truncate(message.sender.toLowerCase(), LONGEST.address),
+    email: truncate(message.email, LONGEST.address),
+    subject: truncate(message.subject, LONGEST.subject),
+    tags: [...new Set(message.tags.map((tag) => truncate(tag, LONGEST.tag)))]
       .filter((tag) => tag !== '')
-      .slice(0, MOST_TAGS),
+      .slice(0, MAX_TAGS),
     template: message.template,
     subaccount: message.subaccount,
     metadata: Object.fromEntries(metadata),
@@ -254,9 +251,7 @@ function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | 
   return Object.fromEntries(
     DETAILS[kind].flatMap((name) => {
       const value = detail[name];
-      return value === undefined
-        ? []
-        : [[name, typeof value === 'string' ? wholeCharacters(value, LONGEST.detail) : value]];
+      return value === undefined ? [] : [[name, typeof value === 'string' ? truncate(value, LONGEST.detail) : value]];
     }),
   );
 }
@@ -267,14 +262,14 @@ const GRACE_MS = 30_000;
 /** Finishes what a crash or an outage interrupted: events not yet counted everywhere, deleted tags on messages. */
 export function applyEventsTask(deps: {
   recorder: Pick<EventRecorder, 'finish'>;
-  numbers: Pick<Numbers, 'finishRemovals'>;
+  counterRemoval: Pick<CounterRemoval, 'finishRemovals'>;
   clock: Clock;
 }): Task {
   return {
     async run(ending) {
       const now = deps.clock.now();
-      const events = await deps.recorder.finish(new Date(now - GRACE_MS), ending, new Date(now + AGREE_MS));
-      const tags = await deps.numbers.finishRemovals(ending);
+      const events = await deps.recorder.finish(new Date(now - GRACE_MS), ending, new Date(now + MAX_CLOCK_SKEW_MS));
+      const tags = await deps.counterRemoval.finishRemovals(ending);
       return events + tags > 0 ? { events, tags } : undefined;
     },
   };

@@ -1,13 +1,13 @@
 import { toReverseName } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
-import { type Check, type Finding, isLocal, ok, skipped, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, isLocal, ok, skipped, warning } from './finding.ts';
 import { reverse } from './names.ts';
 import { publicAddresses } from './published.ts';
 
 /** The public addresses of this host and their reverse DNS, also before its name is in the DNS. */
 export async function* hostAddresses(
   addresses: readonly string[],
-  { settings: { hostname }, resolver }: Pick<World, 'settings' | 'resolver'>,
+  { settings: { hostname }, resolver }: Pick<CheckContext, 'settings' | 'resolver'>,
 ): AsyncGenerator<Finding> {
   if (addresses.length === 0)
     return yield warning(

@@ -4,12 +4,12 @@ import { reachableHost } from '../base/networks.ts';
 import { createCertificateNames, type WantedName } from '../certificates/names.ts';
 import { certificateNameSettings } from '../composition/slices.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
-import { type Check, type Finding, fault, type HostPort, ok, skipped, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, fault, type HostPort, ok, skipped, warning } from './finding.ts';
 
 /** A certificate of 90 days is renewed 30 days before its expiry; with less left than this, renewal is not working. */
 const SOON_DAYS = 20;
 /** Names of accounts with a problem that are shown. */
-const MOST_SHOWN = 20;
+const MAX_SHOWN = 20;
 const CONNECT_MS = 5_000;
 
 /** Each name has a valid certificate from the ACME authority, or the reason why not. */
@@ -31,13 +31,13 @@ export const acmeCertificates: Check = {
       const finding = judge(wanted, await store.certificates.one({ id: wanted.name }), clock.now());
       if (wanted.kind === 'own') yield finding;
       else if (finding.verdict === 'ok') good++;
-      else if (bad++ < MOST_SHOWN) yield finding;
+      else if (bad++ < MAX_SHOWN) yield finding;
     }
     if (good > 0) yield ok('certificates of accounts', `${good} valid`);
-    if (bad > MOST_SHOWN)
+    if (bad > MAX_SHOWN)
       yield warning(
         'certificates of accounts',
-        `${bad - MOST_SHOWN} more are missing`,
+        `${bad - MAX_SHOWN} more are missing`,
         'Fix those above, then run postern doctor again.',
       );
   },
@@ -67,7 +67,7 @@ function judge({ name, kind }: WantedName, row: CertificateRow | undefined, now:
 /** The ports of HTTPS and of challenges are open. */
 export const webPorts: Check = {
   name: 'ports 80 and 443',
-  async *run({ settings }: World) {
+  async *run({ settings }: CheckContext) {
     const { https, acme } = settings;
     if (!acme.enabled && https.listen.length === 0)
       return yield skipped('ports 80 and 443', 'Postern serves no HTTPS (https.listen, acme.enabled)');

@@ -3,7 +3,7 @@ import { errorText } from '../base/errors.ts';
 import type { Store } from '../store/store.ts';
 import { blockLists } from './addresses.ts';
 import { acmeCertificates, webPorts } from './certificates.ts';
-import { type Check, type Finding, fault, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, fault, warning } from './finding.ts';
 import { arriving, certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, fileModes, memory, nameServers, readiness, storeCheck } from './machine.ts';
 import { hostName, hostsFile, inboundDomainsCheck, postmaster, reservedDomains, senderDomainsCheck } from './names.ts';
@@ -48,7 +48,7 @@ export const CHECKS: readonly Check[] = [
 const GIVE_UP_MS = 60_000;
 
 interface Given {
-  readonly world: World;
+  readonly world: CheckContext;
   /** Why the store could not be opened. */
   readonly storeFault?: unknown;
   readonly checks?: readonly Check[];
@@ -76,7 +76,7 @@ function faultOf(store: Store): Promise<unknown> {
 }
 
 /** Yields the findings of a check until it ends, fails, or takes too long. */
-async function* withinLimit(check: Check, world: World): AsyncGenerator<Finding> {
+async function* withinLimit(check: Check, world: CheckContext): AsyncGenerator<Finding> {
   const found = check.run(world)[Symbol.asyncIterator]();
   const limit = startLimit(world.clock);
   try {

@@ -21,7 +21,7 @@ export interface Finding {
 }
 
 /** The input of the checks. */
-export interface World {
+export interface CheckContext {
   readonly settings: Settings;
   /** Without a cache, because the operator has often just changed a record. */
   readonly resolver: Resolver;
@@ -62,7 +62,10 @@ export function placesOf({ smtp, submission, http }: Settings): DaemonAddresses 
 }
 
 /** The world of a command on this machine, with neither store nor queue. */
-export const worldWithout = (why: string, given: Pick<World, 'settings' | 'resolver' | 'clock' | 'root'>): World => ({
+export const contextWithout = (
+  why: string,
+  given: Pick<CheckContext, 'settings' | 'resolver' | 'clock' | 'root'>,
+): CheckContext => ({
   store: undefined,
   noStore: why,
   queue: undefined,
@@ -76,7 +79,7 @@ export const worldWithout = (why: string, given: Pick<World, 'settings' | 'resol
 /** Checks one thing, or several of a kind, and yields findings. An error that it throws becomes a fault. */
 export interface Check {
   readonly name: string;
-  run(world: World): AsyncIterable<Finding>;
+  run(world: CheckContext): AsyncIterable<Finding>;
 }
 
 export const ok = (check: string, seen: string): Finding => ({ check, verdict: 'ok', seen });
@@ -95,6 +98,6 @@ export const fault = (check: string, seen: string, advice: string): Finding => (
 export const skipped = (check: string, seen: string): Finding => ({ check, verdict: 'skipped', seen });
 
 /** Whether every SMTP listener is on loopback: a test machine that is not reachable from outside. */
-export function isLocal({ places: { smtp, submission } }: Pick<World, 'places'>): boolean {
+export function isLocal({ places: { smtp, submission } }: Pick<CheckContext, 'places'>): boolean {
   return [...smtp, ...submission].every(({ host }) => isLoopback(host));
 }

@@ -7,10 +7,10 @@ import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
 import { sameName } from '../dns/types.ts';
 import { domainOf } from '../mail/addresses/address.ts';
-import { parseRelay, type Relay } from '../sending/carry/hops.ts';
+import { parseRelay, type Relay } from '../sending/transport/hops.ts';
 import type { Settings } from '../settings.ts';
 import { certificateNames, isCertificateFor } from '../smtp/certificate.ts';
-import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, fault, isLocal, ok, skipped, warning } from './finding.ts';
 import { isOwnAddress, publishedAddresses } from './published.ts';
 import { greet } from './smtp-talk.ts';
 
@@ -70,7 +70,7 @@ export const arriving: Check = {
   },
 };
 
-async function arrivingAt(address: string, { settings, clock }: World): Promise<Finding> {
+async function arrivingAt(address: string, { settings, clock }: CheckContext): Promise<Finding> {
   const { hostname, smtp } = settings;
   const check = `inbound port 25 at ${address}`;
   const isOurs = isOwnAddress(address);
@@ -141,7 +141,7 @@ export const outgoing: Check = {
         if (typeof line === 'string') return yield ok(check, `${host?.name} answered: ${line}`);
         failed.push(`${host?.name} (${address}): ${line.message}`);
       }
-      if (failed.length >= MOST_TRIED) break;
+      if (failed.length >= MAX_TRIED) break;
     }
     if (failed.length === 0)
       return yield skipped(
@@ -159,12 +159,12 @@ export const outgoing: Check = {
 };
 
 /** Addresses that are tried before port 25 counts as closed: a server may be down, and a host without IPv6. */
-const MOST_TRIED = 3;
+const MAX_TRIED = 3;
 /** A domain whose mail servers always answer, for a new host without known domains. */
 const WELL_KNOWN = 'gmail.com';
 
 /** Foreign domains whose mail servers this host may connect to, known ones first. */
-async function others({ settings, store }: World): Promise<readonly string[]> {
+async function others({ settings, store }: CheckContext): Promise<readonly string[]> {
   const { postmaster } = settings.smtp;
   const rows = store ? await store.senderDomains.many({}, { limit: 10 }) : [];
   const domains = [domainOf(postmaster), ...rows.map(({ domain }) => domain), WELL_KNOWN];
@@ -183,7 +183,7 @@ async function* relayed({ host, port, secure }: Relay): AsyncGenerator<Finding> 
 /** The first mail server of a domain, with an address of each kind; not one of ours, which would prove nothing. */
 async function mailHost(
   domain: string,
-  { resolver, settings }: World,
+  { resolver, settings }: CheckContext,
 ): Promise<{ readonly name: string; readonly addresses: readonly string[] } | undefined> {
   const mx = await resolver.resolve(domain, 'MX');
   const name = mx.kind === 'records' ? mx.records.toSorted((a, b) => a.priority - b.priority)[0]?.exchange : domain;

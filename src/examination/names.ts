@@ -7,7 +7,7 @@ import { createReservedNames, RESERVED_WORDS } from '../mail/addresses/reserved-
 import { memberOf } from '../mail/addresses/wildcard-domain.ts';
 import { type InboundDomainRow, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, fault, isLocal, ok, skipped, warning } from './finding.ts';
 import { publishedAddresses } from './published.ts';
 import { dkimRecord, domainPages, mxRecord, toFinding } from './records.ts';
 
@@ -76,7 +76,7 @@ export const hostsFile: Check = {
 };
 
 /** Whether the PTR record of an address names this host. */
-export async function reverse(ip: string, hostname: string, resolver: World['resolver']): Promise<Finding> {
+export async function reverse(ip: string, hostname: string, resolver: CheckContext['resolver']): Promise<Finding> {
   const check = `reverse DNS ${ip}`;
   const found = await checkPtr(resolver, ip, hostname);
   if (found === 'unknown') return skipped(check, 'no DNS answer');
@@ -178,7 +178,7 @@ export const senderDomainsCheck: Check = {
 };
 
 /** Whether mail From a domain with valid records is signed by it. */
-function signing({ settings }: World, domain: string, verified: boolean): Finding {
+function signing({ settings }: CheckContext, domain: string, verified: boolean): Finding {
   const check = `signing ${domain}`;
   const own = settings.outbound.signing_domain;
   if (verified || domain === own) return ok(check, 'mail From it is signed');
@@ -189,7 +189,11 @@ function signing({ settings }: World, domain: string, verified: boolean): Findin
   );
 }
 
-async function senderRecords({ settings, resolver }: World, store: Store, domain: string): Promise<readonly Finding[]> {
+async function senderRecords(
+  { settings, resolver }: CheckContext,
+  store: Store,
+  domain: string,
+): Promise<readonly Finding[]> {
   const include = settings.senders.spf_include;
   const spf = toFinding(`SPF ${domain}`, await checkSpf(resolver, domain, include), {
     advice: `Ask its owner to add include:${include} to the SPF record of ${domain}.`,

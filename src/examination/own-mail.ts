@@ -1,4 +1,4 @@
-import { type Check, type Finding, isLocal, skipped, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, isLocal, skipped, warning } from './finding.ts';
 import { publishedAddresses } from './published.ts';
 import { dkimRecord, NO_SENDERS, ownSigners, toFinding, unsignedRecords, type WantedRecord } from './records.ts';
 
@@ -34,13 +34,13 @@ export const sending: Check = {
 };
 
 /** The records, for the addresses from which this host sends, as far as the DNS knows them. */
-async function recordsOf(world: World): Promise<readonly WantedRecord[]> {
+async function recordsOf(world: CheckContext): Promise<readonly WantedRecord[]> {
   const addresses = (await publishedAddresses(world.resolver, world.settings.hostname)) ?? [];
   return unsignedRecords({ ...world, addresses });
 }
 
 /** An SPF record. Nobody is advised to publish `v=spf1 -all`: it would forbid the mail of this host. */
-async function spf(check: string, record: WantedRecord, { settings, resolver }: World): Promise<Finding> {
+async function spf(check: string, record: WantedRecord, { settings, resolver }: CheckContext): Promise<Finding> {
   const finding = toFinding(check, await record.check(resolver), { advice: toAdvice(record) });
   return finding.verdict === 'warning' && record.value === NO_SENDERS
     ? skipped(check, `${finding.seen}; ${settings.hostname} has no address in the DNS to put into one`)
@@ -50,7 +50,7 @@ async function spf(check: string, record: WantedRecord, { settings, resolver }: 
 const toAdvice = ({ name, type, value, purpose }: WantedRecord): string =>
   `Publish ${name} ${type} ${type === 'TXT' ? `"${value}"` : value} (${purpose}).`;
 
-async function dkim({ settings, resolver, store, noStore }: World, domain: string): Promise<Finding> {
+async function dkim({ settings, resolver, store, noStore }: CheckContext, domain: string): Promise<Finding> {
   const check = `DKIM ${domain}`;
   const advice =
     `Publish the TXT record that postern dkim show ${domain} prints. Until then, mail that ${domain} signs counts as ` +

@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import { isReachable, normalizeAddress } from '../base/networks.ts';
+import { isAllowedAddress, normalizeAddress } from '../base/networks.ts';
 import type { Resolver } from '../dns/types.ts';
 
 // The addresses of a name and of this machine.
@@ -15,7 +15,7 @@ export async function publishedAddresses(resolver: Resolver, name: string): Prom
 
 /** The addresses at which others reach this host: the public ones of its name in the DNS, else of this machine. */
 export async function publicAddresses(resolver: Resolver, hostname: string): Promise<readonly string[]> {
-  const isPublic = (address: string) => isReachable(address, []);
+  const isPublic = (address: string) => isAllowedAddress(address, []);
   const published = (await publishedAddresses(resolver, hostname))?.filter(isPublic) ?? [];
   return published.length > 0 ? published : ownAddresses().filter(isPublic);
 }

@@ -3,14 +3,14 @@ import { getDomain } from 'tldts';
 import type { Clock } from '../base/clock.ts';
 import { POLICY_PREFIX } from '../certificates/names.ts';
 import { transportPolicySettings } from '../composition/slices.ts';
-import { checkA, checkDkim, checkMx, checkPtr, checkSpf, takesMail, toReverseName } from '../dns/checks.ts';
+import { acceptsMail, checkA, checkDkim, checkMx, checkPtr, checkSpf, toReverseName } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
-import { transportPolicyRecord } from '../inbound/transport-policy.ts';
+import { mtaStsRecord } from '../inbound/mta-sts.ts';
 import { domainOf } from '../mail/addresses/address.ts';
 import { memberOf } from '../mail/addresses/wildcard-domain.ts';
-import { parseRelay } from '../sending/carry/hops.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import { ownSigner } from '../sending/signing.ts';
+import { parseRelay } from '../sending/transport/hops.ts';
 import type { Settings } from '../settings.ts';
 import { pagesById } from '../store/pages.ts';
 import { type DomainKeyRow, isClaim, nameOf } from '../store/rows/domains.ts';
@@ -183,7 +183,7 @@ function inboundRecords(world: RecordWorld, domain: string): WantedRecord[] {
 /** The records for the MTA-STS policy of a domain (RFC 8461 section 3). */
 function policyRecords({ settings, addresses }: RecordWorld, domain: string): WantedRecord[] {
   const [host, name] = [`${POLICY_PREFIX}${domain}`, `_mta-sts.${domain}`];
-  const value = transportPolicyRecord(transportPolicySettings(settings));
+  const value = mtaStsRecord(transportPolicySettings(settings));
   return [
     ...addresses.map(
       (address): WantedRecord => ({
@@ -209,7 +209,7 @@ function policyRecords({ settings, addresses }: RecordWorld, domain: string): Wa
 async function senderRecords(world: RecordWorld, store: Store, domain: string): Promise<WantedRecord[]> {
   const { resolver, settings } = world;
   const include = settings.senders.spf_include;
-  const takes = await takesMail(resolver, domain);
+  const takes = await acceptsMail(resolver, domain);
   return [
     {
       name: domain,

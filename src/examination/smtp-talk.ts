@@ -4,7 +4,7 @@ import { connect as secure } from 'node:tls';
 
 /** Total time that a server may take to answer. */
 const WAIT_MS = 5000;
-const MOST_CHARACTERS = 4000;
+const MAX_CHARACTERS = 4000;
 
 /** The header of a proxy's health check, which is for no client. */
 const PROXY_HEADER = 'PROXY UNKNOWN\r\n';
@@ -71,7 +71,7 @@ function reply(socket: Socket): Promise<string> {
     const onError = (error: Error) => end(() => reject(error));
     const onClose = () => end(() => reject(new Error('the connection was closed without a greeting')));
     const onData = (chunk: Buffer) => {
-      received = (received + chunk.toString('latin1')).slice(0, MOST_CHARACTERS);
+      received = (received + chunk.toString('latin1')).slice(0, MAX_CHARACTERS);
       if (/^\d{3}(?: .*)?\r\n/m.test(received) || (received.includes('\r\n') && !/^\d{3}-/.test(received)))
         end(() => resolve(received));
     };

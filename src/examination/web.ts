@@ -7,13 +7,13 @@ import { bareHost, isLoopback, reachableHost, withPort } from '../base/networks.
 import { parseJson } from '../base/schema.ts';
 import { hasOwnStore } from '../config.ts';
 import { sameName } from '../dns/types.ts';
-import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, fault, isLocal, ok, skipped, warning } from './finding.ts';
 import { isOwnAddress, publishedAddresses } from './published.ts';
 
 /** How long a web server may take to answer. */
 const ANSWER_MS = 5000;
 /** Much more than our answer has. */
-const MOST_BYTES = 10_000;
+const MAX_BYTES = 10_000;
 
 /** The public URL reaches this daemon at each of its addresses, over TLS. */
 export const publicUrl: Check = {
@@ -114,7 +114,7 @@ function visit(base: URL, address: string, ca?: string): Promise<Answer | Error>
         answer.setEncoding('latin1');
         answer.on('data', (chunk: string) => {
           body += chunk;
-          if (body.length > MOST_BYTES) answer.destroy();
+          if (body.length > MAX_BYTES) answer.destroy();
         });
         const end = () => resolve({ status: answer.statusCode ?? 0, location: answer.headers.location, body });
         answer.on('end', end).on('error', end).on('close', end);
@@ -134,7 +134,7 @@ const instanceOf = ({ status, body }: Answer): string | undefined =>
 interface Given {
   /** The id of the daemon on this host; undefined if it does not answer here. */
   readonly instance: string | undefined;
-  readonly world: World;
+  readonly world: CheckContext;
 }
 
 function judge(url: URL, address: string, answer: Answer | Error, { instance, world }: Given): Finding {
@@ -174,12 +174,12 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
 }
 
 /** Whether other hosts share the work: a load balancer may choose any of them. */
-function hasOthers({ settings }: World): boolean {
+function hasOthers({ settings }: CheckContext): boolean {
   const { hostname, inbound } = settings;
   return inbound.mx_hosts.some((name) => !sameName(name, hostname)) || !hasOwnStore(settings);
 }
 
-function unreachable(url: URL, address: string, error: Error, { settings: { acme, https } }: World): Finding {
+function unreachable(url: URL, address: string, error: Error, { settings: { acme, https } }: CheckContext): Finding {
   const check = 'public URL';
   const place = `${url.hostname} at ${address}`;
   const code = codeOf(error);

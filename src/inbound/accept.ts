@@ -7,10 +7,10 @@ import { type Envelope, traceLine } from '../mail/addresses/envelope.ts';
 import type { Body, Delivery } from '../queue/delivery.ts';
 import { STATES } from '../queue/states.ts';
 import type { Brake } from './brake.ts';
-import type { Choosing } from './choosing.ts';
+import type { ContentRouter } from './content-routing.ts';
 import { type Sequencing, sequencingOf } from './order.ts';
 import type { Pacing } from './pacing.ts';
-import type { AcceptingQueue, AcceptResult, Arrival, DoorScan, Match, RoutedRecipient } from './types.ts';
+import type { AcceptingQueue, AcceptResult, Arrival, Match, PreAcceptanceScan, RoutedRecipient } from './types.ts';
 import { createVerdictMeters } from './verdicts/meters.ts';
 
 interface AcceptanceSettings {
@@ -21,10 +21,10 @@ interface AcceptanceSettings {
 
 interface AcceptanceDeps extends Pick<Tools, 'clock' | 'ids' | 'metrics'> {
   readonly spool: AcceptingQueue;
-  readonly pacing: Pick<Pacing, 'turn'>;
+  readonly pacing: Pick<Pacing, 'delay'>;
   /** Undefined if messages are scanned after the 250, or not at all. */
-  readonly doorScan: DoorScan | undefined;
-  readonly choosing: Choosing;
+  readonly scanBefore: PreAcceptanceScan | undefined;
+  readonly contentRouter: ContentRouter;
   readonly brake: Brake;
   /** The history. */
   readonly notes: Notes;
@@ -35,7 +35,7 @@ interface AcceptanceDeps extends Pick<Tools, 'clock' | 'ids' | 'metrics'> {
  * as a unit, synced to disk. Only after `accepted` may a client get 250.
  */
 export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceDeps) {
-  const { spool, pacing, doorScan, choosing, brake, notes, clock, ids, metrics } = deps;
+  const { spool, pacing, scanBefore, contentRouter, brake, notes, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
@@ -63,13 +63,14 @@ export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceD
       const only = recipients.length === 1 ? recipients[0] : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
       const looked = { id: messageId, envelope: arrival.envelope, trace, recipients, body };
-      const isScanned = doorScan && arrival.protocol !== 'HTTP' && given.some(({ match }) => match.kind === 'inbound');
-      const scanned = isScanned ? await doorScan(looked) : undefined;
+      const isScanned =
+        scanBefore && arrival.protocol !== 'HTTP' && given.some(({ match }) => match.kind === 'inbound');
+      const scanned = isScanned ? await scanBefore(looked) : undefined;
       if (scanned?.refused) return { outcome: scanned.refused };
       const loops = await brake.loopsOf(looked, given);
       const isDecidedHere = given.some(({ match }) => match.choices || match.fate);
       const { routed, verdicts, scan } = isDecidedHere
-        ? await choosing.choose(looked, given, { scan: scanned?.scan, loops })
+        ? await contentRouter.route(looked, given, { scan: scanned?.scan, loops })
         : { routed: given, scan: scanned?.scan };
       if (routed.length === 0 && given.length > 0) return { outcome: 'unrouted' };
       const isOrdered = routed.some(({ match }) => match.order);
@@ -88,7 +89,7 @@ export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceD
         for (const { id, fate } of deliveries)
           if (fate) notes.note({ what: 'parsed', id, sender, summary: null, verdicts });
       }
-      await pacing.turn(deliveries.filter(({ fate }) => !fate));
+      await pacing.delay(deliveries.filter(({ fate }) => !fate));
       return { outcome, messageId, ...(isDecidedHere && { routed }) };
     },
   });

@@ -1,14 +1,14 @@
 import { readStart } from '../base/bytes.ts';
+import { createBoundedCache } from '../base/cache.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createMemory } from '../base/memory.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { authorOf } from '../mail/addresses/author.ts';
-import { ANSWER_FIELDS, saysItAnswers } from '../mail/automated.ts';
+import { isReply, REPLY_FIELDS } from '../mail/automated.ts';
 import { createFieldSearch, parseFound, START_BYTES } from '../mail/mime/field-search.ts';
 import { firstValue, type HeaderField } from '../mail/mime/headers.ts';
-import type { RoutedRecipient, ScannedMessage } from './types.ts';
+import type { CandidateMessage, RoutedRecipient } from './types.ts';
 
 interface BrakeSettings {
   /** More replies than this from one address to another within `windowMs` are a loop; 0 turns the brake off. */
@@ -33,23 +33,23 @@ interface Pair {
 }
 
 // A flood of addresses evicts only pairs of its own account, the least recently used first.
-const MOST_ACCOUNTS = 200;
-const MOST_PAIRS = 500;
+const MAX_ACCOUNTS = 200;
+const MAX_PAIRS = 500;
 /** Characters of an address that are compared (RFC 5321 section 4.5.3.1). */
-const MOST_ADDRESS = 320;
+const MAX_ADDRESS = 320;
 
-const find = createFieldSearch(ANSWER_FIELDS.map((name) => ({ name, most: 1 })));
+const find = createFieldSearch(REPLY_FIELDS.map((name) => ({ name, most: 1 })));
 const NONE: readonly string[] = [];
 
 export function createBrake(
   { messages, windowMs }: BrakeSettings,
   { clock, log, metrics }: { readonly clock: Clock; readonly log: Log; readonly metrics: Metrics },
 ) {
-  const accounts = createMemory<ReturnType<typeof createPairs>>({ most: MOST_ACCOUNTS, keepUsed: true });
+  const accounts = createBoundedCache<ReturnType<typeof createPairs>>({ most: MAX_ACCOUNTS, keepUsed: true });
   const loops = metrics.counter('postern_loops_total');
 
   function createPairs() {
-    return createMemory<Pair>({ most: MOST_PAIRS, keepUsed: true });
+    return createBoundedCache<Pair>({ most: MAX_PAIRS, keepUsed: true });
   }
 
   /** Counts a reply; returns whether it is part of a loop. */
@@ -85,14 +85,14 @@ export function createBrake(
   return frozen({
     /** The recipients for whom the message is part of a loop. To be called once for each message. */
     async loopsOf(
-      { envelope, body }: Pick<ScannedMessage, 'envelope' | 'body'>,
+      { envelope, body }: Pick<CandidateMessage, 'envelope' | 'body'>,
       routed: readonly RoutedRecipient[],
     ): Promise<readonly string[]> {
       const inbound = messages === 0 ? [] : routed.filter(({ match }) => match.kind === 'inbound');
       if (inbound.length === 0) return NONE;
       const start = await readStart(body, START_BYTES);
       const fields = parseFound(find(start));
-      const sender = saysItAnswers(fields) ? senderOf(fields, envelope.mailFrom) : '';
+      const sender = isReply(fields) ? senderOf(fields, envelope.mailFrom) : '';
       if (sender === '') return NONE;
       return inbound
         .filter(({ recipient, match }) =>
@@ -111,7 +111,7 @@ function senderOf(fields: readonly HeaderField[], mailFrom: string): string {
 
 const PLAIN_FROM = /^(?:[\w .'-]{0,100}<([\w.+=-]+@[\w.-]+)>|([\w.+=-]+@[\w.-]+))$/;
 
-const toKey = (address: string): string => address.slice(0, MOST_ADDRESS).toLowerCase();
+const toKey = (address: string): string => address.slice(0, MAX_ADDRESS).toLowerCase();
 
 /** Whether the address differs in each conversation; then the route counts as the recipient. */
 const varies = ({ replyData, captures }: RoutedRecipient['match']): boolean =>

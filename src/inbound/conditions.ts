@@ -1,7 +1,7 @@
-import { fold } from '../mail/addresses/address.ts';
+import { foldCase } from '../mail/addresses/address.ts';
 import { allValues, type HeaderField } from '../mail/mime/headers.ts';
 import type { Scan } from '../mail/scan.ts';
-import type { SenderAuth } from '../mail/trust.ts';
+import type { SenderAuth } from '../mail/sender-auth.ts';
 import type { When } from '../store/rows/domains.ts';
 import { matchesAny } from './patterns.ts';
 
@@ -35,22 +35,22 @@ export interface ContentFacts {
 }
 
 /** The facts that must be obtained. */
-export type Fact = Exclude<keyof MailFacts, 'loop'>;
+export type FactName = Exclude<keyof MailFacts, 'loop'>;
 
 /**
  * Whether a condition is met. unknown: its fact has no result · unreadable: the header is too large to read · a fact:
  * it must be obtained first.
  */
-export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
+export type ConditionResult = true | false | 'unknown' | 'unreadable' | FactName;
 
 /** A condition of the route, by its name in the API, and its result. */
-interface Given {
+interface NamedResult {
   readonly name: string;
-  readonly truth: Truth;
+  readonly truth: ConditionResult;
 }
 
 /** The result of each condition, for people. */
-export function conditionsOf(when: When, facts: MailFacts): readonly Given[] {
+export function conditionResults(when: When, facts: MailFacts): readonly NamedResult[] {
   return ENTRIES.flatMap(([name, { check }]) => {
     const truth = check(when, facts);
     return truth === undefined ? [] : [{ name, truth }];
@@ -61,9 +61,9 @@ export function conditionsOf(when: When, facts: MailFacts): readonly Given[] {
  * Whether all conditions are met. The first of these that occurs is the result: false, a fact to obtain, unknown,
  * unreadable.
  */
-export function holds(when: When | null, facts: MailFacts): Truth {
+export function evaluateConditions(when: When | null, facts: MailFacts): ConditionResult {
   if (when === null) return true;
-  const truths = conditionsOf(when, facts).map(({ truth }) => truth);
+  const truths = conditionResults(when, facts).map(({ truth }) => truth);
   if (truths.includes(false)) return false;
   const fact = truths.find((truth) => truth !== true && truth !== 'unknown' && truth !== 'unreadable');
   return fact ?? (['unknown', 'unreadable'] as const).find((truth) => truths.includes(truth)) ?? true;
@@ -73,7 +73,7 @@ interface Condition {
   /** The condition in words, for the API. */
   readonly about: string;
   /** Undefined: the condition is not given. */
-  readonly check: (when: When, facts: MailFacts) => Truth | undefined;
+  readonly check: (when: When, facts: MailFacts) => ConditionResult | undefined;
 }
 
 /**
@@ -126,28 +126,29 @@ export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
 
 const ENTRIES = Object.entries(CONDITIONS);
 
-function inContent({ content }: MailFacts, check: (content: ContentFacts) => boolean): Truth {
+function inContent({ content }: MailFacts, check: (content: ContentFacts) => boolean): ConditionResult {
   if (content === undefined) return 'content';
   return content === null ? 'unknown' : check(content);
 }
 
-const inHeader = (facts: MailFacts, check: (content: ContentFacts) => boolean): Truth =>
+const inHeader = (facts: MailFacts, check: (content: ContentFacts) => boolean): ConditionResult =>
   facts.content?.cut ? 'unreadable' : inContent(facts, check);
 
 // A hostile message must not be expensive to compare with hostile globs.
 /** Characters of a text that are compared. */
 const COMPARED = 300;
 /** Fields of one name that are compared. */
-const MOST_FIELDS = 100;
+const MAX_FIELDS = 100;
 
-const matches = (globs: readonly string[], text: string): boolean => matchesAny(globs, fold(text.slice(0, COMPARED)));
+const matches = (globs: readonly string[], text: string): boolean =>
+  matchesAny(globs, foldCase(text.slice(0, COMPARED)));
 
 const isFrom = (globs: readonly string[], sender: string): boolean => matches(globs, sender === '' ? '<>' : sender);
 
 type FieldCondition = NonNullable<When['header']>[number];
 
 function has(fields: ContentFacts['fields'], { name, is }: FieldCondition): boolean {
-  const values = allValues(fields, name.toLowerCase()).slice(0, MOST_FIELDS);
+  const values = allValues(fields, name.toLowerCase()).slice(0, MAX_FIELDS);
   return is.length === 0 ? values.length === 0 : values.some((value) => matches(is, value));
 }
 
@@ -155,13 +156,13 @@ const isWithin = ({ over = -1, under = Number.POSITIVE_INFINITY }: NonNullable<W
   size > over && size < under;
 
 /** Mail that the brake marked is automated, whatever its header says. */
-const isAutomated = (wanted: boolean, facts: MailFacts): Truth =>
+const isAutomated = (wanted: boolean, facts: MailFacts): ConditionResult =>
   facts.loop ? wanted : inHeader(facts, ({ automated }) => automated === wanted);
 
 /** Unknown while DNS does not answer. */
 const isUndecided = (auth: NonNullable<MailFacts['auth']>): boolean => auth.dmarc.result === 'temperror';
 
-function isBelieved(wanted: boolean, auth: MailFacts['auth']): Truth {
+function isBelieved(wanted: boolean, auth: MailFacts['auth']): ConditionResult {
   if (auth === undefined) return 'auth';
   if (auth === null || (!auth.authenticated && isUndecided(auth))) return 'unknown';
   return auth.authenticated === wanted;
@@ -177,12 +178,12 @@ function toDmarc(auth: NonNullable<MailFacts['auth']> | null): DmarcResult {
 const isSuspected = (wanted: readonly DmarcResult[]): boolean => wanted.includes('fail') || wanted.includes('unknown');
 
 /** Only a condition that names `unknown` matches an unknown value. */
-function isOneOf<T extends string>(wanted: readonly T[], is: T): Truth {
+function isOneOf<T extends string>(wanted: readonly T[], is: T): ConditionResult {
   if (wanted.includes(is)) return true;
   return is === 'unknown' ? 'unknown' : false;
 }
 
 /** Whether it matches unknown results. Such a route must not lose mail. */
-export function asksForUnknown({ dmarc, spam, virus }: When): boolean {
+export function matchesUnknown({ dmarc, spam, virus }: When): boolean {
   return [dmarc, spam, virus].some((wanted) => wanted?.some((one) => one === 'unknown'));
 }

@@ -1,7 +1,7 @@
 import { namesOf } from '../base/tables.ts';
 import type { RouteState } from '../queue/states.ts';
 import type { When } from '../store/rows/domains.ts';
-import { type Fact, holds, type MailFacts } from './conditions.ts';
+import { evaluateConditions, type FactName, type MailFacts } from './conditions.ts';
 import type { Match } from './types.ts';
 
 /** The properties of an action, for the router, the API and the commands. */
@@ -89,7 +89,7 @@ export type RouteDecision =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'rejected'; readonly match: Match }
   | { readonly kind: 'none' }
-  | { readonly kind: 'open'; readonly fact: Fact };
+  | { readonly kind: 'open'; readonly fact: FactName };
 
 /**
  * Tries the routes in order: the first whose conditions are met gets the message. An unknown result meets no condition,
@@ -99,7 +99,7 @@ export type RouteDecision =
 export function decide(choices: readonly RouteChoice[], facts: MailFacts): RouteDecision {
   const tags: string[] = [];
   for (const choice of choices) {
-    const truth = holds(choice.when, facts);
+    const truth = evaluateConditions(choice.when, facts);
     if (truth === false || truth === 'unknown') continue;
     if (truth === 'unreadable') {
       if (choice.action === 'post' || choice.action === 'tag') continue;
@@ -125,7 +125,7 @@ function taken({ match, action }: RouteChoice, tags: readonly string[]): Match {
 export function openChoices(choices: readonly RouteChoice[], facts: MailFacts): readonly RouteChoice[] {
   const open: RouteChoice[] = [];
   for (const choice of choices) {
-    const truth = holds(choice.when, facts);
+    const truth = evaluateConditions(choice.when, facts);
     if (truth === false) continue;
     open.push(truth === true ? { ...choice, when: null } : choice);
     if (truth === true && ACTIONS[choice.action].takes) break;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type Bytes, readStart } from '../base/bytes.ts';
 import { namesOf } from '../base/tables.ts';
-import { fold, toAsciiDomain } from '../mail/addresses/address.ts';
+import { foldCase, toAsciiDomain } from '../mail/addresses/address.ts';
 import { authorOf } from '../mail/addresses/author.ts';
 import { createFieldSearch, type FieldSearch, parseFound, START_BYTES } from '../mail/mime/field-search.ts';
 import type { HeaderField } from '../mail/mime/headers.ts';
@@ -67,5 +67,5 @@ export async function sequencingOf(body: Bytes, mailFrom: string): Promise<Seque
 function folded(address: string): string {
   const at = address.lastIndexOf('@');
   const domain = address.slice(at + 1);
-  return `${fold(address.slice(0, at + 1))}${toAsciiDomain(domain) ?? fold(domain)}`;
+  return `${foldCase(address.slice(0, at + 1))}${toAsciiDomain(domain) ?? foldCase(domain)}`;
 }

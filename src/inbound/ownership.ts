@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
+import { MAX_TESTED, type Task, testDue } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { checkMx } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -29,13 +29,15 @@ interface OwnershipDeps extends Pick<Tools, 'clock' | 'log'> {
 }
 
 /** A TXT record that proves a domain. */
-interface Proof {
+interface OwnershipRecord {
   readonly name: string;
   readonly value: string;
 }
 
 /** The result of adding a domain: the account's row, new or existing, or why it was refused. */
-type Adding = { readonly row: InboundDomainRow; readonly isNew: boolean } | { readonly refused: Reserved | 'taken' };
+type AddOutcome =
+  | { readonly row: InboundDomainRow; readonly isNew: boolean }
+  | { readonly refused: Reserved | 'taken' };
 
 /** Which account an inbound domain belongs to. Names are lower-case A-labels. */
 export type Ownership = ReturnType<typeof createOwnership>;
@@ -45,7 +47,7 @@ export type Ownership = ReturnType<typeof createOwnership>;
  * can be delegated (draft-ietf-dnsop-domain-verification-techniques). The value is specific to one account and one
  * domain and need not be secret.
  */
-export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'>): Proof {
+export function ownershipRecordOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'>): OwnershipRecord {
   const name = nameOf({ id });
   const token = createHash('sha256').update(`${account} ${name}`).digest('hex').slice(0, 32);
   return { name: `_postern-challenge.${baseOf(name)}`, value: `postern-domain=${token}` };
@@ -84,7 +86,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   /**
    * Adds a domain to an account, or a claim to it if a proof is required. `domain` is the name as the user wrote it.
    */
-  async function add(account: string, name: string, domain: string): Promise<Adding> {
+  async function add(account: string, name: string, domain: string): Promise<AddOutcome> {
     const mine = await find(account, name);
     if (mine) return { row: mine, isNew: false };
     const reserved = names.whyReserved(name);
@@ -100,13 +102,13 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   /** Looks up the proof of a row, applies the result and returns the new row; undefined if it was deleted meanwhile. */
   async function settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined> {
     const name = nameOf(row);
-    const answer = await resolver.resolve(proofOf(row).name, 'TXT');
+    const answer = await resolver.resolve(ownershipRecordOf(row).name, 'TXT');
     const texts = answer.kind === 'records' ? answer.records : [];
-    const proven = texts.includes(proofOf(row).value);
+    const proven = texts.includes(ownershipRecordOf(row).value);
     if (!isClaim(row)) return proven && !row.verifiedAt ? verified(row) : find(row.account, name);
     // A name that new settings have reserved must not come into force.
     const mayHave = names.whyReserved(name) === undefined && (proven || !(await needsProof(row.account, name)));
-    return mayHave ? enforce(row, proven, texts) : find(row.account, name);
+    return mayHave ? promoteClaim(row, proven, texts) : find(row.account, name);
   }
 
   function verified({ id, account }: InboundDomainRow): Promise<InboundDomainRow | undefined> {
@@ -114,7 +116,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   }
 
   /** Turns a claim into the domain's row. Repeats only after losing a race with another change. */
-  async function enforce(
+  async function promoteClaim(
     claim: InboundDomainRow,
     proven: boolean,
     texts: readonly string[],
@@ -131,7 +133,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
         const owner = isFree ? undefined : await inboundDomains.one({ id: name });
         if (!isFree && !owner) continue; // deleted meanwhile
         if (owner && owner.account !== account) {
-          if (!proven || texts.includes(proofOf(owner).value)) return;
+          if (!proven || texts.includes(ownershipRecordOf(owner).value)) return;
           if (!(await inboundDomains.change({ id: name, account: owner.account }, own))) continue;
           // After a crash here, the previous owner has no claim until they add the domain again; their routes are kept.
           await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
@@ -216,10 +218,10 @@ export function retestInboundDomainsTask(
   return {
     async run(ending) {
       const before = new Date(clock.now() - RETEST_MS);
-      const fresh = await store.inboundDomains.many({ testedAt: null }, { limit: MOST_TESTED });
+      const fresh = await store.inboundDomains.many({ testedAt: null }, { limit: MAX_TESTED });
       const old = await store.inboundDomains.many(
         { testedAt: { range: { lte: before } } },
-        { sort: 'testedAt', limit: MOST_TESTED },
+        { sort: 'testedAt', limit: MAX_TESTED },
       );
       return testDue([...fresh, ...old], retest, ending);
     },

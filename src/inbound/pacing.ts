@@ -21,7 +21,7 @@ export type Pacing = ReturnType<typeof createPacing>;
 /** The delay reaches its maximum at this many times `above`. */
 const FULL = 21;
 /** Logged when delays begin, and again when no reply was delayed for this many milliseconds. */
-const SAY_EVERY = 60_000;
+const LOG_INTERVAL_MS = 60_000;
 
 /**
  * Delays the replies to accepted messages, in proportion to the deliveries above the limit, so that the rate settles:
@@ -45,25 +45,25 @@ export function createPacing({ above, longestMs }: PacingSettings, deps: PacingD
     if (!slowed) {
       slowed = { messages: 0, longest: 0, last: now };
       log.warn('accept.slowed', { behind, delay_ms: Math.round(ms) });
-      clock.after(SAY_EVERY, look);
+      clock.after(LOG_INTERVAL_MS, checkEnd);
     }
     slowed.messages++;
     slowed.longest = Math.max(slowed.longest, ms);
     slowed.last = now;
   }
 
-  /** Logs the end once no reply was delayed for `SAY_EVERY`. */
-  function look(): void {
+  /** Logs the end once no reply was delayed for `LOG_INTERVAL_MS`. */
+  function checkEnd(): void {
     if (!slowed) return;
-    const rest = slowed.last + SAY_EVERY - clock.monotonic();
-    if (rest > 0) return void clock.after(rest, look);
+    const rest = slowed.last + LOG_INTERVAL_MS - clock.monotonic();
+    if (rest > 0) return void clock.after(rest, checkEnd);
     log.info('accept.resumed', { messages: slowed.messages, longest_ms: Math.round(slowed.longest) });
     slowed = undefined;
   }
 
   return frozen({
     /** Resolves when the reply to an accepted message may be sent; undefined: immediately. */
-    turn(deliveries: readonly Pick<Delivery, 'account' | 'url'>[]): Promise<void> | undefined {
+    delay(deliveries: readonly Pick<Delivery, 'account' | 'url'>[]): Promise<void> | undefined {
       const behind = backlog.before(deliveries);
       const ms = Math.round(delayFor(behind));
       if (ms === 0) return undefined;

@@ -1,5 +1,5 @@
 import { frozen } from '../base/frozen.ts';
-import { fold } from '../mail/addresses/address.ts';
+import { foldCase } from '../mail/addresses/address.ts';
 
 /**
  * Route patterns: globs on the mailbox name. `*` matches any run of characters, `?` exactly one, `{name}` one or more,
@@ -35,7 +35,7 @@ export const matches = (pattern: string, mailbox: string): boolean => matchesGlo
  */
 export function capture(pattern: string, mailbox: string): Readonly<Record<string, string>> {
   const written = [...mailbox];
-  const name = [...fold(mailbox)];
+  const name = [...foldCase(mailbox)];
   const source = written.length === name.length ? written : name;
   const tokens = tokensOf(pattern);
   const spans = new Map<string, readonly [from: number, to: number]>();
@@ -80,13 +80,13 @@ function tokensOf(pattern: string): readonly Token[] {
   return pattern.split(/(\{[a-z][a-z0-9_]{0,31}\}|\*)/).flatMap((piece): readonly Token[] => {
     const [, name] = NAME.exec(piece) ?? [];
     if (name !== undefined) return [{ least: 1, name }];
-    return piece === '*' ? [{ least: 0 }] : [...fold(piece)].map((char) => ({ char }));
+    return piece === '*' ? [{ least: 0 }] : [...foldCase(piece)].map((char) => ({ char }));
   });
 }
 
 /** Whether a text, folded already, matches one of these globs, in which braces have no meaning. */
 export const matchesAny = (globs: readonly string[], folded: string): boolean =>
-  globs.some((glob) => (glob.includes('?') ? matchesGlob(glob, folded) : matchesRuns(fold(glob), folded)));
+  globs.some((glob) => (glob.includes('?') ? matchesGlob(glob, folded) : matchesRuns(foldCase(glob), folded)));
 
 /** Whether a glob without `?` matches, by native searches: it is many times faster than by characters. */
 function matchesRuns(glob: string, text: string): boolean {
@@ -105,8 +105,8 @@ function matchesRuns(glob: string, text: string): boolean {
 }
 
 function matchesGlob(pattern: string, mailbox: string): boolean {
-  const glob = [...fold(pattern)];
-  const name = [...fold(mailbox)];
+  const glob = [...foldCase(pattern)];
+  const name = [...foldCase(mailbox)];
   let g = 0;
   let n = 0;
   let star = -1; // the last `*` seen, to return to with one more character in it
@@ -179,7 +179,7 @@ export function createGlobs<T>(given: readonly Glob<T>[]) {
 
   /** The lists that may have matches. */
   function* listsFor(mailbox: string): Generator<readonly Entry<T>[]> {
-    const name = fold(mailbox);
+    const name = foldCase(mailbox);
     for (const length of heads.lengths) if (length <= name.length) yield heads.entries.get(name.slice(0, length)) ?? [];
     for (const length of tails.lengths)
       if (length <= name.length) yield tails.entries.get(name.slice(name.length - length)) ?? [];
@@ -217,7 +217,7 @@ function file<T>(
   entry: Entry<T>,
   { heads, tails, rest }: { readonly heads: End<T>; readonly tails: End<T>; readonly rest: Entry<T>[] },
 ): void {
-  const pattern = fold(entry.pattern);
+  const pattern = foldCase(entry.pattern);
   const first = pattern.search(/[*?]/);
   const last = Math.max(pattern.lastIndexOf('*'), pattern.lastIndexOf('?'));
   const atHead = first >= pattern.length - 1 - last;

@@ -17,7 +17,7 @@ interface News {
 }
 
 /** Changes that hosts read one by one; after more of them, a host reads the whole table. */
-const MOST_CHANGES = 1000;
+const MAX_CHANGES = 1000;
 /** Rows that are kept, for hosts that could not poll for a while. */
 const KEPT = 10_000;
 /** How long a change that does not end is read again at every poll. Milliseconds. */
@@ -48,7 +48,7 @@ export function createRouteChanges({ store, clock, ids }: RouteChangesDeps) {
 
   /** Changes that have not ended. */
   async function unended(): Promise<readonly RoutingChangeRow[]> {
-    const rows = await routingChanges.many({ revision: null }, { limit: MOST_CHANGES });
+    const rows = await routingChanges.many({ revision: null }, { limit: MAX_CHANGES });
     const now = clock.monotonic();
     begunAt = new Map(rows.map(({ id }) => [id, begunAt.get(id) ?? now]));
     for (const { id, domain } of rows) if (now - (begunAt.get(id) ?? now) >= LONGEST_MS) await end(id, domain);
@@ -58,7 +58,7 @@ export function createRouteChanges({ store, clock, ids }: RouteChangesDeps) {
   /** The rows of the changes after a revision, up to another; undefined if one of them has no row. */
   async function between(from: number, to: number): Promise<readonly RoutingChangeRow[] | undefined> {
     const count = to - from;
-    if (count < 0 || count > MOST_CHANGES) return undefined;
+    if (count < 0 || count > MAX_CHANGES) return undefined;
     if (count === 0) return [];
     const rows = await routingChanges.many({ revision: { range: { gt: from, lte: to } } });
     return rows.length === count ? rows : undefined;

@@ -1,8 +1,8 @@
-import { createLoop, inTime } from '../base/clock.ts';
+import { createLoop, withTimeout } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Tools } from '../base/tools.ts';
-import { fold, toAsciiDomain } from '../mail/addresses/address.ts';
+import { foldCase, toAsciiDomain } from '../mail/addresses/address.ts';
 import { openReplyToken, parseReplyAddress } from '../mail/addresses/reply-address.ts';
 import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/addresses/wildcard-domain.ts';
 import { routeOfTarget } from '../queue/delivery.ts';
@@ -41,9 +41,9 @@ interface Route extends RouteChoice {
 /** Domains that are read at once. */
 const PAGE = 500;
 /** Routes that are read at once. */
-const MOST_ROUTES = 2000;
+const MAX_ROUTES = 2000;
 /** How long a recipient waits for a read of the store before the table in memory decides. Milliseconds. */
-const MOST_WAITED_MS = 2000;
+const MAX_WAITED_MS = 2000;
 
 interface RoutingSettings {
   /** How often the table is compared with the store, in milliseconds: other hosts may have changed it. */
@@ -104,7 +104,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
     hasWildcards ||= ids.some(isWildcard);
   }
 
-  async function look(): Promise<void> {
+  async function readChanges(): Promise<void> {
     next = undefined;
     try {
       await load();
@@ -117,7 +117,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
   }
 
   const loop = createLoop(clock, async () => {
-    await inTurn(look);
+    await inTurn(readChanges);
     return settings.refreshMs;
   });
 
@@ -187,13 +187,13 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
     },
     /**
      * Reads the table again if the store has a newer one, which another process may have changed a moment ago. Resolves
-     * at the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
+     * at the latest after `MAX_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
      */
     async refresh() {
       if (isAway || loop.isStopped()) return;
       // Calls during a read share the next one.
-      next ??= inTurn(look);
-      await inTime(clock, MOST_WAITED_MS, next);
+      next ??= inTurn(readChanges);
+      await withTimeout(clock, MAX_WAITED_MS, next);
     },
     /**
      * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and
@@ -215,7 +215,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
 }
 
 /** Whether the table may be outdated for this address: it is refused, or its reply address is unknown. */
-export function mayBeNew(found: Lookup, mailbox: string): boolean {
+export function mayBeOutdated(found: Lookup, mailbox: string): boolean {
   if (found.kind !== 'matched') return found.kind !== 'unknown' && found.kind !== 'too-new';
   return (
     found.match.kind === 'inbound' && found.match.replyData === undefined && parseReplyAddress(mailbox) !== undefined
@@ -249,8 +249,8 @@ async function routesOfAll(
   ids: readonly string[],
 ): Promise<readonly InboundRouteRow[]> {
   if (ids.length === 0) return [];
-  const rows = await inboundRoutes.many({ domain: { in: ids } }, { limit: MOST_ROUTES });
-  if (rows.length < MOST_ROUTES) return rows;
+  const rows = await inboundRoutes.many({ domain: { in: ids } }, { limit: MAX_ROUTES });
+  if (rows.length < MAX_ROUTES) return rows;
   const [only = '', ...others] = ids;
   if (others.length === 0) {
     const all: InboundRouteRow[] = [];
@@ -277,7 +277,7 @@ function toDomain(
   );
   const exact = new Map<string, [Route, ...Route[]]>();
   for (const row of inOrder.filter((row) => isExact(row.pattern))) {
-    const name = fold(row.pattern);
+    const name = foldCase(row.pattern);
     const others = exact.get(name);
     if (others) others.push(toRoute(row));
     else exact.set(name, [toRoute(row)]);
@@ -349,7 +349,7 @@ function toRoute(row: InboundRouteRow): Route {
 /** The route of a mailbox, or the routes among which the content will decide. */
 function find(domain: Domain, mailbox: string, sender: string | undefined): Lookup {
   if (domain.isPlain) {
-    const [first] = domain.exact.get(fold(mailbox)) ?? [];
+    const [first] = domain.exact.get(foldCase(mailbox)) ?? [];
     const route = first ?? domain.globs.find(mailbox);
     return route ? { kind: 'matched', match: withCaptures(route.match, mailbox) } : { kind: 'no-route' };
   }
@@ -367,15 +367,15 @@ function find(domain: Domain, mailbox: string, sender: string | undefined): Look
 }
 
 /** Routes that are tried for one mailbox: each may require parsing the message. Reported by /inbound/add-route. */
-export const MOST_TRIED = 100;
+export const MAX_ROUTES_TRIED = 100;
 
 /** The routes that match a mailbox, in the order in which they are tried. */
 function routesOf({ exact, globs }: Domain, mailbox: string): readonly Route[] {
   const takesAll = ({ when, action }: Route) => when === null && ACTIONS[action].takes;
-  const named = exact.get(fold(mailbox)) ?? [];
+  const named = exact.get(foldCase(mailbox)) ?? [];
   // The sort is stable: with equal priorities an exact name comes first.
   const inOrder = [...named, ...globs.all(mailbox, takesAll)].sort((a, b) => b.priority - a.priority);
-  return inOrder.slice(0, MOST_TRIED);
+  return inOrder.slice(0, MAX_ROUTES_TRIED);
 }
 
 const withCaptures = (match: Match, mailbox: string): Match =>

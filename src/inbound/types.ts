@@ -83,7 +83,7 @@ export type AcceptResult =
 type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted' | 'uncopied';
 
 /** A message before acceptance, for evaluating conditions. */
-export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
+export interface CandidateMessage extends Pick<Arrival, 'envelope'> {
   readonly id: string;
   readonly trace: string;
   readonly recipients: readonly string[];
@@ -91,8 +91,8 @@ export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
 }
 
 /** Scans a message before it is accepted. */
-export type DoorScan = (
-  message: ScannedMessage,
+export type PreAcceptanceScan = (
+  message: CandidateMessage,
 ) => Promise<
   { readonly scan: Scan; readonly refused?: undefined } | { readonly scan?: undefined; readonly refused: RefusalReason }
 >;

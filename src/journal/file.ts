@@ -10,9 +10,9 @@ import { pragma, primaryCode } from '../base/sqlite.ts';
 const VERSION = 1;
 
 /**
- * A delivery is one row, written once if it is delivered within the moment in which rows are gathered. `words` indexes
- * every three characters of the searchable texts; rows after `meta.indexed` are not in it yet. `meta.filled` is 1 once
- * the file has everything that was in the queue when the file was created.
+ * A delivery is one row, written once if it is delivered within the moment in which rows are gathered. `words`
+ * indexes every three characters of the searchable texts; rows after `meta.indexed` are not in it yet. `meta.filled` is
+ * 1 once the file has everything that was in the queue when the file was created.
  */
 const TABLES = `
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;

@@ -1,8 +1,8 @@
 import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { type DiskSpaceSettings, minFreeBytesOf } from '../base/disk-space.ts';
 import { errorText } from '../base/errors.ts';
-import { floorOf, type RoomSettings } from '../base/room.ts';
 import { callByName, type Protocol, serveThread, type ThreadCall, type ThreadReply } from '../base/worker.ts';
 import { type Batch, createJournalChanges } from './changes.ts';
 import { begin, forgetAside, isUnusable, openJournalFile } from './file.ts';
@@ -15,7 +15,7 @@ type AnswerKind = 'done' | 'failed' | 'replaced';
 
 /** The protocol of the journal's thread. */
 export interface JournalProtocol extends Protocol {
-  readonly data: { readonly file: string; readonly room: RoomSettings };
+  readonly data: { readonly file: string; readonly room: DiskSpaceSettings };
   readonly call: ThreadCall;
   readonly kind: AnswerKind;
   /** Why the previous file was replaced; null if it was not. */
@@ -75,7 +75,7 @@ function inodeOf(path: string): number | undefined {
 }
 
 /** The journal may use half of the space that the queue leaves free, so that it can record why mail is refused. */
-function hasRoom(file: string, room: RoomSettings): boolean {
+function hasRoom(file: string, room: DiskSpaceSettings): boolean {
   const { blocks, bavail, bsize } = statfsSync(dirname(file));
-  return bavail * bsize >= floorOf(room, blocks * bsize) / 2;
+  return bavail * bsize >= minFreeBytesOf(room, blocks * bsize) / 2;
 }

@@ -1,14 +1,14 @@
 import { type Clock, createLoop, DAY_MS } from '../base/clock.ts';
+import type { DiskSpaceSettings } from '../base/disk-space.ts';
 import { errorText } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import { moduleUrl } from '../base/module-url.ts';
-import type { RoomSettings } from '../base/room.ts';
 import type { Tools } from '../base/tools.ts';
 import { startThread, type Thread } from '../base/worker.ts';
 import { createFeed } from './feed.ts';
-import { createGathering } from './gathering.ts';
 import { type AskJournal, createHistory } from './history.ts';
 import type { JournalProtocol } from './journal-thread.ts';
+import { createNoteBuffer } from './note-buffer.ts';
 
 export interface JournalSettings {
   /** Path of the file, which is created if it is missing. */
@@ -19,7 +19,7 @@ export interface JournalSettings {
   /** Whether Subject, From and Message-ID are kept. */
   readonly subjects: boolean;
   /** The space that the queue leaves free; the journal leaves half of it. */
-  readonly room: RoomSettings;
+  readonly room: DiskSpaceSettings;
 }
 
 interface JournalDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
@@ -69,7 +69,7 @@ const KEEP_MINUTES_DAYS = 32;
  */
 export function createJournal(settings: JournalSettings, { clock, deadlines, log, metrics }: JournalDeps) {
   const lost = metrics.counter('postern_journal_lost_total');
-  const gathering = createGathering(settings, added);
+  const buffer = createNoteBuffer(settings, added);
   const listeners = new Set<() => void>();
   let thread: Thread<JournalProtocol> | undefined;
   let phase: 'new' | 'running' | 'stopped' = 'new';
@@ -188,7 +188,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
   async function write(all: boolean): Promise<void> {
     noted = 0;
     if (!thread) return;
-    const { batch, entries } = gathering.take(clock.now(), all);
+    const { batch, entries } = buffer.take(clock.now(), all);
     if (entries === 0) return;
     underway = entries;
     try {
@@ -216,7 +216,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     }
     writing = write(all).then(() => {
       writing = undefined;
-      if (phase === 'running' && gathering.size() > 0) flushSoon();
+      if (phase === 'running' && buffer.size() > 0) flushSoon();
     });
     return writing;
   }
@@ -229,7 +229,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
   function added(): void {
     noted++;
     busy++;
-    const dropped = gathering.keep(MAX_WAITING - underway);
+    const dropped = buffer.keep(MAX_WAITING - underway);
     if (dropped > 0) lose(dropped);
     if (phase !== 'running') return;
     if (noted >= MAX_NOTES && !writing) void flush(false);
@@ -268,9 +268,9 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     history: createHistory(ask, clock),
     /** New rows, for live views. */
     feed,
-    /** Takes notes about deliveries; see watch.ts. */
-    deliveries: gathering.deliveries,
-    note: gathering.note,
+    /** Takes notes about deliveries; see queue-watch.ts. */
+    deliveries: buffer.deliveries,
+    note: buffer.note,
     /** Resolves when all earlier notes are written, or lost and counted, or wait for a new thread. */
     flush: () => flush(),
     /** Queries the file itself. Rejects with `JournalAway`. */

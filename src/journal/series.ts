@@ -104,7 +104,7 @@ export const SERIES_NAMES = namesOf(SERIES);
 const SAMPLE_MS = 10_000;
 const RING = HOUR_MS / SAMPLE_MS;
 /** Minutes that are read from the journal in one query, which takes a few milliseconds. */
-const MOST_MINUTES = 3000;
+const MAX_MINUTES = 3000;
 
 type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
 
@@ -163,7 +163,7 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
 
   async function fromJournal(names: readonly SeriesName[], { from, to, step }: PlotSpan): Promise<(number | null)[][]> {
     const wanted = wantedOf(names);
-    const window = Math.max(step, Math.floor((MOST_MINUTES * MINUTE_MS) / step) * step);
+    const window = Math.max(step, Math.floor((MAX_MINUTES * MINUTE_MS) / step) * step);
     const parts: (number | null)[][][] = [];
     for (let at = from; at < to; at += window)
       parts.push(await ask('minutes', wanted, at, Math.min(to, at + window), step));

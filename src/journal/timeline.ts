@@ -1,5 +1,5 @@
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery } from '../queue/delivery.ts';
-import type { Making } from '../queue/insight.ts';
+import type { PreparingDelivery } from '../queue/insight.ts';
 import { END_NAMES, END_TEXTS } from '../queue/states.ts';
 import { PREPARATIONS } from '../queue/wait-reason.ts';
 import type { MailRecord, MailStory, RefusalRecord, SessionRecord, StoryEntry } from './types.ts';
@@ -40,7 +40,7 @@ interface InQueue {
   readonly delivery: QueuedDelivery;
   readonly attempts: readonly AttemptRecord[];
   /** Undefined if it is not being prepared. */
-  readonly making: Making | undefined;
+  readonly preparing: PreparingDelivery | undefined;
 }
 
 /** An attempt, as the journal or the queue remembers it. */
@@ -125,9 +125,9 @@ const change = ({ at, what }: StoryEntry) => (what === 'attempt' ? [] : [entry(a
 /** The next step: the attempt that is being prepared, or the time of the next one. */
 function next(queued: InQueue | undefined): TimelineEntry[] {
   if (queued?.delivery.state !== 'waiting') return [];
-  const { delivery, making } = queued;
-  if (making) {
-    const { since, waitsFor, question } = making;
+  const { delivery, preparing } = queued;
+  if (preparing) {
+    const { since, waitsFor, question } = preparing;
     const detail = question === null ? null : `waiting for the DNS: ${question}`;
     return [entry(since, 'making', `Being prepared: ${PREPARATIONS[waitsFor]}`, detail)];
   }

@@ -91,7 +91,7 @@ export function returnedKindOf(traces: Traces): Returned | undefined {
 }
 
 /** The fields that show whether a message is a reply. */
-export const ANSWER_FIELDS = [
+export const REPLY_FIELDS = [
   'from',
   'in-reply-to',
   'references',
@@ -106,12 +106,12 @@ export const ANSWER_FIELDS = [
 ] as const;
 
 /** Mail that may refer to a message without being a reply: reports, and list mail. */
-const NO_ANSWERS: readonly AutomatedKind[] = ['bounce', 'receipt', 'feedback', 'list'];
+const NOT_REPLIES: readonly AutomatedKind[] = ['bounce', 'receipt', 'feedback', 'list'];
 
 /** Whether a message identifies itself as a reply, as each does in a loop. Notifications do not. */
-export function saysItAnswers(fields: readonly HeaderField[]): boolean {
+export function isReply(fields: readonly HeaderField[]): boolean {
   const kinds = kindsOf({ fields, author: undefined, mailFrom: null });
-  if (NO_ANSWERS.some((kind) => kinds.has(kind))) return false;
+  if (NOT_REPLIES.some((kind) => kinds.has(kind))) return false;
   const valueOf = (name: string) => firstValue(fields, name)?.trim() ?? '';
   if (valueOf('in-reply-to') !== '' || valueOf('references') !== '') return true;
   if (kinds.has('auto-reply') || kinds.has('vacation') || /^auto-replied\b/i.test(valueOf('auto-submitted')))
@@ -124,7 +124,7 @@ export function saysItAnswers(fields: readonly HeaderField[]): boolean {
 const ANSWER = /^\s{0,9}(?:re|aw|sv|vs|antw|odp|ynt|rép|回复|答复|返信)\s?(?:\[\d{1,4}\])?\s?[:：]/iu;
 
 /** Whether author and subject are those of a bounce. Postmasters are people too, and people write of failed mail. */
-export const readsAsBounce = (written: Omit<Traces, 'mailFrom'>): boolean =>
+export const looksLikeBounce = (written: Omit<Traces, 'mailFrom'>): boolean =>
   MAIL_SYSTEM.test(writerOf(written)) && BOUNCED.test(subjectOf(written.fields));
 
 /** Signs of a program that replies. */
@@ -133,15 +133,15 @@ const REPLIES: readonly AutomatedKind[] = ['vacation', 'auto-submitted', 'auto-r
 const MAY_BE_AWAY: readonly AutomatedKind[] = [...REPLIES, 'auto-response-suppress', 'generated', 'null-sender'];
 
 /** Characters of a value that are examined: the longest line (RFC 5322 section 2.1.1). */
-const MOST_VALUE = 998;
+const MAX_VALUE = 998;
 /** Characters of a subject. */
-const MOST_SUBJECT = 200;
+const MAX_SUBJECT = 200;
 
 function kindsOf({ fields, author, mailFrom }: Traces): ReadonlySet<AutomatedKind> {
   const kinds = new Set<AutomatedKind>();
   const writers = [author?.address, mailFrom].flatMap((one) => (one ? [one.toLowerCase()] : []));
   for (const { name, value } of fields) {
-    const kind = SIGNS.get(name.toLowerCase())?.(value.slice(0, MOST_VALUE).trim(), writers);
+    const kind = SIGNS.get(name.toLowerCase())?.(value.slice(0, MAX_VALUE).trim(), writers);
     if (kind !== undefined) kinds.add(kind);
   }
   if (mailFrom === '') kinds.add('null-sender');
@@ -166,11 +166,11 @@ const MAIL_SYSTEM = pattern('i')`
 
 /** From without domains, unparsed because mail systems write invalid addresses; and its name, decoded. */
 const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
-  `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ` +
-  `${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
+  `${(firstValue(fields, 'from') ?? '').slice(0, MAX_VALUE).replace(/@[^\s<>@]*/g, '@')} ` +
+  `${author?.name?.slice(0, MAX_VALUE) ?? ''}`;
 
 const subjectOf = (fields: readonly HeaderField[]): string =>
-  decodeWords((firstValue(fields, 'subject') ?? '').slice(0, MOST_VALUE)).slice(0, MOST_SUBJECT);
+  decodeWords((firstValue(fields, 'subject') ?? '').slice(0, MAX_VALUE)).slice(0, MAX_SUBJECT);
 
 /** The evidence of a field; `writers` are the author and the envelope sender. */
 type Sign = (value: string, writers: readonly string[]) => AutomatedKind | undefined;
@@ -305,4 +305,4 @@ const BOUNCED = pattern('i')`
 const find = createFieldSearch(['from', 'subject', ...SIGNS.keys()].map((name) => ({ name, most: 2 })));
 
 /** The fields with the evidence, from the first octets of an unparsed message. */
-export const evidenceIn = (start: Uint8Array): HeaderField[] => parseFound(find(start));
+export const automationFieldsIn = (start: Uint8Array): HeaderField[] => parseFound(find(start));

@@ -1,6 +1,6 @@
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 import { namesIn } from '../base/tables.ts';
-import { TooLong } from './faults.ts';
+import { RenderedTooLong } from './template-errors.ts';
 
 // In-place editing of HTML: everything that is not replaced stays as written.
 
@@ -97,16 +97,16 @@ export function valueStart(html: string, nameEnd: number): number {
 }
 
 /** Replaces pieces of a text; calls must be in order of position. */
-export type Output = ReturnType<typeof createOutput>;
+export type Edits = ReturnType<typeof createEdits>;
 
-/** Throws `TooLong` as soon as it is certain that the result exceeds `maxLength`. */
-export function createOutput(source: string, maxLength: number) {
+/** Throws `RenderedTooLong` as soon as it is certain that the result exceeds `maxLength`. */
+export function createEdits(source: string, maxLength: number) {
   const pieces: { readonly start: number; readonly end: number; readonly text: string }[] = [];
   let length = source.length;
   /** `left`: how much of the source later replacements may remove. */
   const grow = (by: number, left: number) => {
     length += by;
-    if (length - left > maxLength) throw new TooLong();
+    if (length - left > maxLength) throw new RenderedTooLong();
   };
   return {
     replace(start: number, end: number, text: string) {
@@ -138,10 +138,10 @@ export function createOutput(source: string, maxLength: number) {
 }
 
 /** Elements with an empty line above and below. */
-export const PARAGRAPHS = namesIn('p h1 h2 h3 h4 h5 h6 blockquote pre ul ol dl hr table');
+export const PARAGRAPH_ELEMENTS = namesIn('p h1 h2 h3 h4 h5 h6 blockquote pre ul ol dl hr table');
 
 /** Elements without content (HTML, section 13.1.2). */
-export const VOID = namesIn(
+export const VOID_ELEMENTS = namesIn(
   'area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr',
 );
 
@@ -149,7 +149,7 @@ export const VOID = namesIn(
  * Collapses white space to single spaces. An unbounded pattern would need a backtracking position for each character;
  * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
  */
-export function oneSpace(text: string): string {
+export function collapseSpaces(text: string): string {
   if (!/[^\S ]| {2}/.test(text)) return text;
   return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
 }

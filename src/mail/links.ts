@@ -1,15 +1,15 @@
 import { QuoteType, type TokenizerCallbacks } from 'htmlparser2';
 import { formPairs } from '../base/form-pairs.ts';
 import { escapeHtml } from '../base/html.ts';
-import { createOutput, type Output, readTokens, valueStart } from './html-edit.ts';
+import { createEdits, type Edits, readTokens, valueStart } from './html-edit.ts';
 import type { Analytics } from './outgoing.ts';
 
 /** Returns the replacement for a link; undefined leaves it unchanged. */
-export type Relink = (url: string) => string | undefined;
+export type LinkRewrite = (url: string) => string | undefined;
 
 interface HtmlChanges {
   /** Called for each http link of an `a` or `area`, with entities decoded. */
-  readonly relink?: Relink | undefined;
+  readonly relink?: LinkRewrite | undefined;
   /** Markup to insert at the end of the body. */
   readonly atEnd?: string | undefined;
 }
@@ -25,9 +25,11 @@ const DISABLED = 'mc:disable-tracking';
 const HTTP = /^https?:\/\/[^/?#]/i;
 const SINGLE = "'";
 
-/** Replaces links in HTML and inserts markup at its end; all other characters stay. Linear. Throws `TooLong`. */
-export function changeHtml(html: string, changes: HtmlChanges, maxLength: number): string {
-  const output = createOutput(html, maxLength);
+/**
+ * Replaces links in HTML and inserts markup at its end; all other characters stay. Linear. Throws `RenderedTooLong`.
+ */
+export function rewriteHtml(html: string, changes: HtmlChanges, maxLength: number): string {
+  const output = createEdits(html, maxLength);
   const end = { body: -1, html: -1 };
   if (changes.relink || changes.atEnd) {
     readTokens(html, createReader(html, changes.relink ?? (() => undefined), output, end));
@@ -42,8 +44,8 @@ interface Link {
 
 function createReader(
   html: string,
-  relink: Relink,
-  output: Output,
+  relink: LinkRewrite,
+  output: Edits,
   end: { body: number; html: number },
 ): Partial<TokenizerCallbacks> {
   let link: Link | undefined;
@@ -110,9 +112,9 @@ const CLOSING = new Map([
 ]);
 const PUNCTUATION = new Set(['.', ',', ';', ':', '!', '?', "'", '*', '_', '~', '’', '…', '|']);
 
-/** Replaces links in plain text; every other character stays unchanged. Linear. Throws `TooLong`. */
-export function changeText(text: string, relink: Relink, maxLength: number): string {
-  const output = createOutput(text, maxLength);
+/** Replaces links in plain text; every other character stays unchanged. Linear. Throws `RenderedTooLong`. */
+export function rewriteText(text: string, relink: LinkRewrite, maxLength: number): string {
+  const output = createEdits(text, maxLength);
   for (const { 0: found, index } of text.matchAll(IN_TEXT)) {
     if (index > 0 && WORD_BEFORE.test(text.charAt(index - 1))) continue;
     const url = withoutTail(found);
@@ -141,13 +143,16 @@ function withoutTail(found: string): string {
 const SOURCE = 'transactional';
 const MEDIUM = 'email';
 /** Maximum number of URL parameters to check: each takes time, and real URLs have far fewer. */
-const MOST_PARAMETERS = 1000;
+const MAX_PARAMETERS = 1000;
 
 /**
  * Adds analytics parameters to links whose host is one of `domains`. Parameters of the link win; its other characters
  * stay unchanged. Undefined leaves the link unchanged.
  */
-export function createTagging({ domains, campaign }: Analytics, sender: string): (url: string) => string | undefined {
+export function createAnalyticsTagging(
+  { domains, campaign }: Analytics,
+  sender: string,
+): (url: string) => string | undefined {
   const hosts = new Set(domains);
   const wanted = [
     ['utm_source', SOURCE],
@@ -162,7 +167,7 @@ export function createTagging({ domains, campaign }: Analytics, sender: string):
       .filter(({ name }) => !said.has(name))
       .map(({ text }) => text)
       .join('&');
-    if (added === '' || said.size >= MOST_PARAMETERS) return undefined;
+    if (added === '' || said.size >= MAX_PARAMETERS) return undefined;
     const hash = url.indexOf('#');
     const [front, fragment] = hash < 0 ? [url, ''] : [url.slice(0, hash), url.slice(hash)];
     return `${front}${joint(front)}${added}${fragment}`;
@@ -179,7 +184,7 @@ function namesIn(search: string): ReadonlySet<string> {
   const names = new Set<string>();
   for (const [name] of formPairs(search.slice(1))) {
     names.add(name.toLowerCase());
-    if (names.size >= MOST_PARAMETERS) break;
+    if (names.size >= MAX_PARAMETERS) break;
   }
   return names;
 }

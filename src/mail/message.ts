@@ -1,5 +1,5 @@
-import { wholeCharacters } from '../base/characters.ts';
-import { correspondentsOf } from './addresses/author.ts';
+import { truncate } from '../base/characters.ts';
+import { addressFieldsOf } from './addresses/author.ts';
 import { decoderOfText } from './mime/charset.ts';
 import { referencesIn, toCidKey, toLocationKey } from './mime/cid.ts';
 import { allValues, decodeWords, type HeaderField, singleLine } from './mime/headers.ts';
@@ -10,7 +10,7 @@ import { decodeTransfer, isCleanBase64, type TransferEncoding } from './mime/tra
 /** Parses the raw bytes of a scanned message. Large texts are decoded when they are written. */
 export function parseMessage(bytes: Buffer, root: Part): ParsedMessage {
   const { fields } = root;
-  return { ...correspondentsOf(fields), subject: subjectOf(fields), ...readBody(bytes, readLeaves(root)), fields };
+  return { ...addressFieldsOf(fields), subject: subjectOf(fields), ...readBody(bytes, readLeaves(root)), fields };
 }
 
 /** An address from a header with its decoded display name. */
@@ -27,7 +27,7 @@ export function startOfText(text: Text, most: number): { readonly start: string;
   let start = '';
   for (const piece of typeof text === 'string' ? [text] : text()) {
     start += piece;
-    if (start.length > most) return { start: wholeCharacters(start, most), whole: false };
+    if (start.length > most) return { start: truncate(start, most), whole: false };
   }
   return { start, whole: true };
 }

@@ -174,7 +174,7 @@ function readDomains(values: readonly string[], ignore: () => void): string[] {
 }
 
 /** Limits on a message; one that exceeds any of them is not parsed but delivered raw. */
-export const CAPS = Object.freeze({
+export const MESSAGE_LIMITS = Object.freeze({
   /** Bytes per header block. Postfix cuts at 100 KiB. */
   headerBytes: 256 * 1024,
   /** Fields per header block; a field may be folded into any number of lines, such as one for each recipient. */
@@ -194,15 +194,15 @@ const SPACE = 0x20;
 const TAB = 0x09;
 
 /** Describes the cap that a header block exceeds; undefined if it exceeds none. */
-export function breachOfBlock(block: Buffer): string | undefined {
-  if (block.length > CAPS.headerBytes) return `a header of more than ${CAPS.headerBytes} bytes`;
+export function headerLimitBreach(block: Buffer): string | undefined {
+  if (block.length > MESSAGE_LIMITS.headerBytes) return `a header of more than ${MESSAGE_LIMITS.headerBytes} bytes`;
   // A field takes two bytes at least.
-  if (block.length < 2 * CAPS.headerFields) return undefined;
+  if (block.length < 2 * MESSAGE_LIMITS.headerFields) return undefined;
   let fields = 0;
   let at = 0;
   do {
     if (block[at] !== SPACE && block[at] !== TAB) fields += 1;
-    if (fields > CAPS.headerFields) return `a header of more than ${CAPS.headerFields} fields`;
+    if (fields > MESSAGE_LIMITS.headerFields) return `a header of more than ${MESSAGE_LIMITS.headerFields} fields`;
     at = block.indexOf(LF, at) + 1;
   } while (at > 0 && at < block.length);
   return undefined;

@@ -69,7 +69,7 @@ const PRIOR_REPUTATION = 50;
 /** The hourly quota at the initial reputation. */
 const BASE_QUOTA = 250;
 const LEAST_QUOTA = 25;
-const MOST_QUOTA = 1_000_000;
+const MAX_QUOTA = 1_000_000;
 /** How much each event counts against the messages sent. Receivers judge by complaints first, then by unknown users. */
 const WEIGHTS = { hardBounces: 10, rejects: 2, softBounces: 1, unsubs: 2, complaints: 100, resets: 5 } as const;
 
@@ -85,7 +85,7 @@ export const REPUTATION_FORMULA =
 /** The formula as text for the API reference. */
 export const QUOTA_FORMULA =
   `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + messages sent in these two months ` +
-  `/ 1000)), at least ${LEAST_QUOTA} and at most ${MOST_QUOTA}.`;
+  `/ 1000)), at least ${LEAST_QUOTA} and at most ${MAX_QUOTA}.`;
 
 /** The counters of a month; `resets`: entries of the rejection list that events created and the account removed. */
 export interface Month extends Counts {
@@ -113,5 +113,5 @@ export function reputationOf(counts: Month): number {
 /** The hourly quota for a reputation and the counters that it was computed from. */
 export function hourlyQuota(reputation: number, counts: Pick<Counts, 'sent'>): number {
   const earned = BASE_QUOTA * (reputation / PRIOR_REPUTATION) ** 2 * (1 + counts.sent / 1000);
-  return Math.min(MOST_QUOTA, Math.max(LEAST_QUOTA, Math.round(earned)));
+  return Math.min(MAX_QUOTA, Math.max(LEAST_QUOTA, Math.round(earned)));
 }

@@ -71,7 +71,7 @@ export function newListing(cause: SuppressionCause): Listing {
  * Updates the entry of an address that is or was listed; undefined if it does not change. Events do not replace entries
  * made by hand; entries made by hand replace those of events.
  */
-export function renewed(listing: Listing, cause: SuppressionCause): Listing | undefined {
+export function renewedEntry(listing: Listing, cause: SuppressionCause): Listing | undefined {
   if (cause.reason === 'custom') return byHand(listing, cause);
   if (listing.reason === 'custom') return undefined;
   const known = listing.eventIds ?? [];
@@ -111,7 +111,7 @@ function latest<D extends Date | null>(a: D, b: Date | null): D | Date {
 }
 
 /** Whether events contributed to an entry: removing it costs reputation, even if it was replaced by hand in between. */
-export function isOfEvents({ reason, replacedEvents = false }: Pick<Listing, 'reason' | 'replacedEvents'>): boolean {
+export function isFromEvents({ reason, replacedEvents = false }: Pick<Listing, 'reason' | 'replacedEvents'>): boolean {
   return reason !== 'custom' || replacedEvents;
 }
 
@@ -124,7 +124,7 @@ export function isExpired({ expired, expiresAt }: Pick<Listing, 'expired' | 'exp
  * The entry that forbids mail to an address: the first unexpired one of its entries (of the whole account, and of the
  * sending subaccount). Undefined for whitelisted addresses.
  */
-export function suppressing<L extends Pick<Listing, 'expired' | 'expiresAt'>>(
+export function activeEntry<L extends Pick<Listing, 'expired' | 'expiresAt'>>(
   entries: readonly L[],
   whitelisted: boolean,
   now: Date,

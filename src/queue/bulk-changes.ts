@@ -23,7 +23,7 @@ export interface BulkCount {
 }
 
 /** The limit and the callbacks of a change. */
-export interface BulkCourse {
+export interface BulkOptions {
   /** Maximum number of changes, because deliveries that arrive meanwhile may match too. */
   readonly most?: number | undefined;
   /** Called after each step with the number changed so far. */
@@ -44,7 +44,7 @@ interface BulkDeps {
 /** Deliveries changed in one step, which shares a commit with new mail. */
 const STEP = 500;
 /** Maximum number of endpoints that are probed after a change. */
-const MOST_PROBED = 10_000;
+const MAX_PROBED = 10_000;
 
 export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
   return frozen({
@@ -62,7 +62,7 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
     async change(
       action: BulkAction,
       which: BulkSelection,
-      { most = Number.POSITIVE_INFINITY, progress, stopping, ended }: BulkCourse = {},
+      { most = Number.POSITIVE_INFINITY, progress, stopping, ended }: BulkOptions = {},
     ) {
       const counts = new Map<string, number>();
       const endpoints = new Map<string, EndpointName>();
@@ -73,7 +73,7 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
           const rows = slice.slice(0, most - done);
           if (BULK_ACTIONS[action].probes)
             for (const { account, url } of rows)
-              if (endpoints.size < MOST_PROBED) endpoints.set(endpointKey({ account, url }), { account, url });
+              if (endpoints.size < MAX_PROBED) endpoints.set(endpointKey({ account, url }), { account, url });
           const ids = rows.map(({ id }) => id);
           done += await spool[action]({ ids, changeable: action }, clock.now(), (account, count) =>
             counts.set(account, (counts.get(account) ?? 0) + count),

@@ -1,12 +1,12 @@
-import { free } from '../base/bytes.ts';
+import { freeMemory } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
-import { messageOf } from '../base/ids.ts';
+import { messageIdOf } from '../base/ids.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Body, Message } from './delivery.ts';
 
 /**
- * Messages just accepted, so that the first attempt of each delivery needs no disk read. The caller of `take` owns the
- * bytes: the last delivery gets the originals, earlier ones get copies, so that each can free its bytes.
+ * Messages just accepted, so that the first attempt of each delivery needs no disk read. The caller of `take`
+ * owns the bytes: the last delivery gets the originals, earlier ones get copies, so that each can free its bytes.
  */
 export type Cache = ReturnType<typeof createCache>;
 
@@ -36,7 +36,7 @@ export function createCache() {
   /** Removes a message and frees its bytes, which only the cache holds. */
   const forget = (id: string, { body }: Entry) => {
     remove(id);
-    if (body.kind === 'memory') free(body.bytes);
+    if (body.kind === 'memory') freeMemory(body.bytes);
   };
   const makeRoom = () => {
     for (const [id, entry] of entries) {
@@ -63,7 +63,7 @@ export function createCache() {
     },
     /** Stores the verdicts in the message of the delivery. */
     keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
-      const entry = entries.get(messageOf(deliveryId));
+      const entry = entries.get(messageIdOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
     },
     scanOf: (messageId: string) => entries.get(messageId)?.message.scan,

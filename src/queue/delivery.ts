@@ -123,7 +123,7 @@ export interface Delivery {
   readonly recipient: string;
   /** Size of the message in bytes, for roads that need it before they read the message. */
   readonly size?: number | undefined;
-  /** Set if it goes out in order: deliveries with the same sequence follow each other (disk/turns.ts). */
+  /** Set if it goes out in order: deliveries with the same sequence follow each other (disk/sequences.ts). */
   readonly sequence?: string | undefined;
   /** Set while it waits behind another of its sequence; it is not due then. Written by the queue. */
   readonly behind?: boolean | undefined;

@@ -1,4 +1,4 @@
-import { inTime } from '../base/clock.ts';
+import { withTimeout } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { tableOf } from '../base/tables.ts';
@@ -12,14 +12,21 @@ import {
   type Settlement,
   type Spool,
 } from './delivery.ts';
-import { createMakings, type LaneView, viewLane } from './insight.ts';
-import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
+import { createPreparations, type LaneView, viewLane } from './insight.ts';
+import { createDeliveryMeters, createDeliveryNotices, type Meters, registerEndpointGauges } from './meters.ts';
 import { type Attempted, type DeliveryOutcome, type DeliveryOutcomes, type Roads, sameFor } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
 import { type HeldBy, LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createLag, createRounds, type LaneGate, type Rounds } from './schedule/gate.ts';
+import {
+  createGate,
+  createLoopLag,
+  createRoundRobin,
+  createTimerQueue,
+  type LaneGate,
+  type RoundRobin,
+} from './schedule/gate.ts';
 import type { Lane } from './schedule/lane.ts';
 import { createLanes } from './schedule/lanes.ts';
 import { createOverdue } from './schedule/overdue.ts';
@@ -52,9 +59,9 @@ const STOP_WAIT = 10_000;
 const PUT_OFF = 30_000;
 
 /** The limits of a road: attempts in flight (`posts`), and with those being prepared and recorded (`attempts`). */
-interface Places {
-  readonly posts: Rounds;
-  readonly attempts: Rounds;
+interface RoadLimits {
+  readonly posts: RoundRobin;
+  readonly attempts: RoundRobin;
 }
 
 /**
@@ -67,12 +74,12 @@ export function createDispatcher(deps: DispatcherDeps) {
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const notices = createDeliveryNotices(log, roads);
-  const lag = createLag(clock);
+  const lag = createLoopLag(clock);
   const lanes = createLanes(clock, roads);
-  const makings = createMakings({ roads, clock });
+  const preparations = createPreparations({ roads, clock });
   const meters = createDeliveryMeters(metrics);
-  showEndpoints(lanes, metrics);
-  const agenda = createAgenda<Lane>(clock, poke);
+  registerEndpointGauges(lanes, metrics);
+  const agenda = createTimerQueue<Lane>(clock, poke);
   const intake = createIntake({ spool, clock, log, roads, lanes, backlog, poke });
   const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
   /** Deliveries in flight that the spool has put behind others. */
@@ -92,10 +99,10 @@ export function createDispatcher(deps: DispatcherDeps) {
   });
   // An attempt is prepared, sent and recorded; only sending involves the endpoint and needs one of its places. Each
   // road has its own places: a mail server may take ten minutes where a webhook is allowed seconds.
-  const places = placesOf(roads, (concurrency): Places => {
-    const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
+  const places = limitsByKind(roads, (concurrency): RoadLimits => {
+    const posts = createRoundRobin(concurrency, (lane) => postOne(lane, posts));
     const beside = Math.min(concurrency * BESIDE_EACH, BESIDE_ALL);
-    return { posts, attempts: createRounds(concurrency + beside, startOne) };
+    return { posts, attempts: createRoundRobin(concurrency + beside, startOne) };
   });
   const allPlaces = [...new Set(Object.values(places))];
 
@@ -110,7 +117,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     // Nothing is loaded or started; only the end of a hold is scheduled.
     if (roads[lane.kind].isPulled?.(lane.url)) return agenda.set(lane, lane.nextWake(now));
     // Resets the count in case a counted delivery vanished without being taken up.
-    if (lane.holdsUp(now) || lane.isEmpty()) backlog.excuse(lane);
+    if (lane.isBottleneck(now) || lane.isEmpty()) backlog.excuse(lane);
     if (lane.isLookDue(now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
     if (lane.nextStart(now) > now) agenda.set(lane, lane.nextWake(now));
@@ -128,7 +135,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     poke(lane);
   }
 
-  function postOne(lane: Lane, posts: Rounds): void {
+  function postOne(lane: Lane, posts: RoundRobin): void {
     if (lane.callNext()) posts.add(lane);
   }
 
@@ -149,7 +156,7 @@ export function createDispatcher(deps: DispatcherDeps) {
         poke(lane);
       },
     );
-    const made = makings.begin(lane, all, gate);
+    const made = preparations.begin(lane, all, gate);
     const outcomes = await engine.attempt(all, gate);
     gate.close();
     made();
@@ -171,7 +178,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     if (!time.sure()) return;
     const { attempts } = places[lane.kind];
     const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
-    for (const waiting of lane.queue.takeOver(now, isOver)) {
+    for (const waiting of lane.queue.takeExpired(now, isOver)) {
       attempts.begin(lane, false);
       void engine.giveUp(waiting).then((outcome) => {
         requeue(lane.queue, waiting, outcome, { wall: clock.now(), steady: clock.monotonic() });
@@ -191,7 +198,7 @@ export function createDispatcher(deps: DispatcherDeps) {
   /** Probes an endpoint now if it is unavailable. */
   function probe(endpoint: EndpointName): void {
     const lane = lanes.get(endpoint);
-    lane?.doubt(clock.monotonic());
+    lane?.invalidate(clock.monotonic());
     if (lane) poke(lane);
   }
 
@@ -225,14 +232,14 @@ export function createDispatcher(deps: DispatcherDeps) {
       agenda.stop();
       for (const lane of lanes.all()) lane.callAll();
       await overdue.stop();
-      await inTime(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())));
+      await withTimeout(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())));
       phase = 'abandoned';
     },
     /** Returns the lanes of these endpoints, or all. */
     lanes: (isWanted: (endpoint: Endpoint) => boolean = () => true): readonly LaneView[] =>
       [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
     /** Returns the deliveries that are being prepared, for one endpoint or for all. */
-    making: makings.list,
+    preparing: preparations.list,
     /** Sends nothing to an endpoint until then (ms since 1970); its mail may expire. Resolves once that is saved. */
     async hold(endpoint: Endpoint, until: number, by: HeldBy) {
       const lane = lanes.of(endpoint, null);
@@ -263,7 +270,10 @@ export function createDispatcher(deps: DispatcherDeps) {
 }
 
 /** Creates the limits for each kind; kinds of the same road share them. */
-function placesOf(roads: Roads, create: (concurrency: number) => Places): Readonly<Record<DeliveryKind, Places>> {
+function limitsByKind(
+  roads: Roads,
+  create: (concurrency: number) => RoadLimits,
+): Readonly<Record<DeliveryKind, RoadLimits>> {
   const made = new Map(Object.values(roads).map((road) => [road, create(road.concurrency)]));
   return tableOf(DELIVERY_KINDS, (kind) => made.get(roads[kind]) ?? create(roads[kind].concurrency));
 }

@@ -1,7 +1,7 @@
 import { createLoop } from '../base/clock.ts';
+import { createSerialQueue } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
-import { createTurn } from '../base/turns.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type PauseRow, pauseId } from '../store/rows/pauses.ts';
 import type { Store } from '../store/store.ts';
@@ -37,7 +37,7 @@ export type EndpointPauses = ReturnType<typeof createEndpointPauses>;
 export function createEndpointPauses({ alone }: PausesSettings, { store, dispatcher, clock, log }: PausesDeps) {
   const { pauses, revisions } = store;
   // Changes and reads run one at a time, so that applying rows read earlier cannot undo a later change.
-  const inTurn = createTurn();
+  const inTurn = createSerialQueue();
   let seen: number | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
 

@@ -1,5 +1,5 @@
+import type { DiskSpace } from '../base/disk-space.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Room } from '../base/room.ts';
 import type { Delivery } from './delivery.ts';
 import { SpoolFull } from './disk/faults.ts';
 import type { QueueFile } from './disk/file.ts';
@@ -81,7 +81,7 @@ export type EventNews =
 interface EventQueueParts {
   readonly file: QueueFile;
   readonly reading: Reader;
-  readonly room: Room;
+  readonly room: DiskSpace;
   /** Announces the delivery of a new batch; an empty list: existing ones were changed. */
   readonly tell: (fresh: readonly Delivery[]) => void;
   /** Announces news of events. */

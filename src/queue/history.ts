@@ -31,13 +31,13 @@ export type AttemptFigures = Readonly<ReturnType<typeof toFigures>>;
 export type EndpointHistory = Readonly<Awaited<ReturnType<typeof readHistory>>>;
 
 /** The limits of a scan: attempts of the endpoint, and deliveries of the host among which they are searched. */
-const MOST_ATTEMPTS = 10_000;
-const MOST_DELIVERIES = 1_000_000;
+const MAX_ATTEMPTS = 10_000;
+const MAX_DELIVERIES = 1_000_000;
 /** Deliveries searched in one query: a few milliseconds, or some tens if they are not in the page cache. */
 const WINDOW = 5000;
 
 const STRIP = 100;
-const MOST_ANSWERS = 50;
+const MAX_ANSWERS = 50;
 
 /** Attempts as columns, because there may be ten thousand. */
 interface Attempts {
@@ -49,9 +49,9 @@ interface Attempts {
 /** Reads the attempts of the newest deliveries to an endpoint, in steps between which other queries can run. */
 export async function readHistory({ read }: Pick<Reader, 'read'>, { account, url }: EndpointName, now: number) {
   const [first, last] = await read('span');
-  const end = Math.max(first, last - MOST_DELIVERIES + 1);
+  const end = Math.max(first, last - MAX_DELIVERIES + 1);
   const attempts: Attempts = { at: [], ms: [], answer: [] };
-  let left = MOST_ATTEMPTS;
+  let left = MAX_ATTEMPTS;
   for (let to = last; to >= end && left > 0; to -= WINDOW) {
     const window = await read('attemptsAt', account, url, left, Math.max(end, to - WINDOW + 1), to);
     left -= window.count;
@@ -121,7 +121,7 @@ function toAnswers({ at, answer }: Attempts) {
   }
   return [...merged.values()]
     .sort((a, b) => Number(isSuccess(a)) - Number(isSuccess(b)) || b.count - a.count)
-    .slice(0, MOST_ANSWERS);
+    .slice(0, MAX_ANSWERS);
 }
 
 function isSuccess({ status }: Pick<AttemptAnswer, 'status'>): boolean {

@@ -18,7 +18,7 @@ export type LaneView = Readonly<ReturnType<typeof viewLane>>;
 export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
   const now = clock.monotonic();
   const toWall = (steady: number) => Math.round(steady + clock.now() - now);
-  const { account, url, kind, state, making, posting, places, mostPlaces, last } = lane;
+  const { account, url, kind, state, pendingAttempts, posting, concurrency, maxConcurrency, last } = lane;
   const { phase, since, probeAt, hold } = state;
   const away = phase !== 'closed';
   const held =
@@ -39,11 +39,11 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
     waiting: waiting.length,
     parked: waiting.filter(({ parked }) => parked).length,
     /** The number of attempts that are being prepared, that wait for a place (`ready`), and that are in flight. */
-    ...making,
+    ...pendingAttempts,
     inFlight: posting,
     /** The current limit of attempts in flight, and its maximum. */
-    places,
-    mostPlaces,
+    concurrency,
+    maxConcurrency,
     /** The last attempt that ended; null if unknown, as for an endpoint that is up and had none since the start. */
     last,
   };
@@ -53,7 +53,7 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
  * A delivery that is being prepared. preparing: being read from the disk, signed or composed, or waiting for a thread ·
  * verdicts: waiting for DNS answers · parsing · place: ready, but the limit of the endpoint is reached.
  */
-export interface Making extends Endpoint {
+export interface PreparingDelivery extends Endpoint {
   readonly id: string;
   readonly since: number;
   readonly waitsFor: 'preparing' | 'verdicts' | 'parsing' | 'place';
@@ -72,7 +72,7 @@ interface Attempt {
 const NO_STEPS: Steps = new Map();
 
 /** The attempts that are being prepared. */
-export function createMakings({ roads, clock }: { readonly roads: Roads; readonly clock: Clock }) {
+export function createPreparations({ roads, clock }: { readonly roads: Roads; readonly clock: Clock }) {
   const attempts = new Set<Attempt>();
 
   /** Asks the roads of these attempts for their progress. */
@@ -82,7 +82,7 @@ export function createMakings({ roads, clock }: { readonly roads: Roads; readonl
     return Promise.all([...asked].map((road) => road.steps?.() ?? NO_STEPS));
   }
 
-  function toMaking({ lane, deliveries, gate, since }: Attempt, steps: readonly Steps[]): Making[] {
+  function toMaking({ lane, deliveries, gate, since }: Attempt, steps: readonly Steps[]): PreparingDelivery[] {
     const waitsFor = gate.waitsFor();
     if (waitsFor === undefined) return [];
     const { account, url } = lane;
@@ -109,7 +109,7 @@ export function createMakings({ roads, clock }: { readonly roads: Roads; readonl
       return () => attempts.delete(attempt);
     },
     /** Returns the deliveries of an endpoint, or all, oldest first. */
-    async list(of?: EndpointName): Promise<readonly Making[]> {
+    async list(of?: EndpointName): Promise<readonly PreparingDelivery[]> {
       const chosen = [...attempts].filter(
         ({ lane }) => of === undefined || (lane.account === of.account && lane.url === of.url),
       );

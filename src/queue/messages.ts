@@ -8,7 +8,7 @@ import type { Blobs } from './disk/bodies.ts';
 import type { MessageRow } from './disk/changes.ts';
 import type { QueueFile } from './disk/file.ts';
 import type { Reader } from './disk/reader.ts';
-import { buryDamaged, quarantine } from './disk/recovery.ts';
+import { giveUpDamaged, quarantine } from './disk/recovery.ts';
 
 /** A message that is lost on this disk and was found elsewhere, with one of its deliveries. */
 export interface Rescued {
@@ -62,7 +62,7 @@ export function createMessages(parts: MessagesParts) {
         return { message: { id, receivedAt, envelope, trace, verdicts: null }, body };
       }
       if (found) await quarantine(parts, messageId, reason);
-      else if (deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
+      else if (deliveryId !== undefined) await giveUpDamaged(parts, [deliveryId], messageId);
       return undefined;
     },
     restore,

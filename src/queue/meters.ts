@@ -43,7 +43,7 @@ export function createDeliveryMeters(metrics: Metrics) {
 }
 
 /** Registers the endpoint gauges; each reads all lanes once. */
-export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics): void {
+export function registerEndpointGauges(lanes: { all(): Iterable<Lane> }, metrics: Metrics): void {
   metrics.gauge('postern_endpoints', () => {
     const counts = tableOf(ENDPOINT_KINDS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
     for (const { kind, phase, probing } of lanes.all())
@@ -63,7 +63,7 @@ export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics
   );
   metrics.gauge(
     'postern_endpoint_places',
-    sum(({ places }) => places),
+    sum(({ concurrency }) => concurrency),
   );
 }
 

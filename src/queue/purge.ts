@@ -15,10 +15,10 @@ const JUMP_MS = 3_600_000;
 const STEADY_MS = 600_000;
 
 /** Whether the clock was in doubt at the start. */
-export type Belief = Pick<RunningTime, 'believed'>;
+export type ClockTrust = Pick<RunningTime, 'believed'>;
 
 /** Returns a test whether the wall clock can be trusted: after a jump, a purge could delete mail too early. */
-export function createSteadiness(clock: Clock, time: Belief): () => boolean {
+export function createSteadiness(clock: Clock, time: ClockTrust): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;
   return () => {
@@ -32,7 +32,7 @@ export function createSteadiness(clock: Clock, time: Belief): () => boolean {
 /** Deletes deliveries that ended long enough ago: delivered messages after hours, dead letters after weeks. */
 export function purgeTask(
   settings: PurgeSettings,
-  deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time: Belief },
+  deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time: ClockTrust },
 ): Task {
   // `run` itself handles a clock that is in doubt from the start.
   const isSteady = createSteadiness(deps.clock, { believed: () => true });

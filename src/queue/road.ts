@@ -11,7 +11,10 @@ import type { AttemptSummary, Settled } from './settle.ts';
 export interface Road {
   /** The maximum of attempts in flight over this road. */
   readonly concurrency: number;
-  /** The maximum per endpoint, and the initial limit; between them it adapts to the endpoint (schedule/places.ts). */
+  /**
+   * The maximum per endpoint, and the initial limit; between them it adapts to the endpoint
+   * (schedule/concurrency-limit.ts).
+   */
   readonly concurrencyPerEndpoint: number;
   readonly concurrencyAtStart: number;
   /** Whether slow responses are a sign of load. */
@@ -31,7 +34,7 @@ export interface Road {
    * Set if several deliveries to an endpoint may share an attempt. Returns the selection of those that may join the
    * first; undefined: it goes alone. No delivery waits for others: only those already due share.
    */
-  companyOf?(first: Waiting): Company | undefined;
+  shareRuleOf?(first: Waiting): ShareRule | undefined;
   /**
    * Prepares an attempt for one delivery, or for several that share it: everything that does not involve the endpoint.
    * If it throws, the delivery is put off; several are turned back, each to be attempted alone.
@@ -52,10 +55,10 @@ export interface Step {
 /** By the id of the delivery. */
 export type Steps = ReadonlyMap<string, Step>;
 
-/** Selects deliveries for a shared attempt: at most `most`; `takes` is called in queue order. */
-export interface Company {
+/** Selects deliveries for a shared attempt: at most `most`; `accepts` is called in queue order. */
+export interface ShareRule {
   readonly most: number;
-  takes(next: Waiting): boolean;
+  accepts(next: Waiting): boolean;
 }
 
 /**

@@ -158,8 +158,8 @@ export interface Settled {
 }
 
 /**
- * Returns the consequences of an HTTP attempt for its delivery and its endpoint. Any 2xx is success, `stop` ends the
- * delivery, everything else is retried until the time budget is used up.
+ * Returns the consequences of an HTTP attempt for its delivery and its endpoint. Any 2xx is success, `stop` ends
+ * the delivery, everything else is retried until the time budget is used up.
  */
 export function settle(attempted: AttemptFacts): Settled {
   const { delivery, result, now, batch } = attempted;
@@ -245,7 +245,7 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
 }
 
 /** A consumer's report on a leased delivery. `status`: the response of the consumer's own receiver, if any. */
-export type Said =
+export type LeaseOutcome =
   | { readonly kind: 'acknowledged' }
   | {
       readonly kind: 'refused';
@@ -261,7 +261,7 @@ interface LeaseFacts extends Occasion {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
   /** The number of the attempt. */
   readonly n: number;
-  readonly said: Said;
+  readonly outcome: LeaseOutcome;
   /** Set if it is in a sequence. */
   readonly order: Omit<OrderFacts, 'isUp'> | undefined;
   /** The status by which the receiver ends the delivery; null: none. */
@@ -272,18 +272,18 @@ interface LeaseFacts extends Occasion {
  * Returns the consequences of a consumer's report: acknowledged is delivered, everything else is due again until the
  * time budget is used up. An acknowledgement is recorded as a POST answered with 200.
  */
-export function settleLease({ delivery, n, said, now, jitter, budget, order, stop }: LeaseFacts): {
+export function settleLease({ delivery, n, outcome, now, jitter, budget, order, stop }: LeaseFacts): {
   readonly outcome: Settled['outcome'];
   readonly end: LeaseEnd;
 } {
   const base = { deliveryId: delivery.id, n, at: now, dueAt: now };
-  if (said.kind === 'acknowledged')
+  if (outcome.kind === 'acknowledged')
     return {
       outcome: 'delivered',
       end: { ...base, state: 'delivered', status: 200, error: null, answer: 'acknowledged' },
     };
-  const { status, delay } = said;
-  const reason = said.reason.slice(0, SHOWN);
+  const { status, delay } = outcome;
+  const reason = outcome.reason.slice(0, SHOWN);
   const told =
     status === null ? { error: reason || 'refused by the consumer', answer: '' } : { error: null, answer: reason };
   if ((status !== null && status === stop) || (budget.mayEnd && budget.age >= budget.limit))

@@ -1,12 +1,13 @@
 import { basename } from 'node:path';
 import { isMarkedAsUntransferable } from 'node:worker_threads';
 import { type Bytes, isTight } from '../base/bytes.ts';
+import { createDiskSpace, type DiskSpaceSettings, readDiskSpace } from '../base/disk-space.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createRoom, lookAtDisk, type RoomSettings } from '../base/room.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
+import { createAccountUsage } from './account-usage.ts';
 import { readAges } from './ages.ts';
 import { createCache } from './cache.ts';
 import { createCopyMarks } from './copy-marks.ts';
@@ -24,17 +25,16 @@ import type {
 } from './delivery.ts';
 import { createBlobs } from './disk/bodies.ts';
 import { createBulk } from './disk/bulk.ts';
-import { openQueueFile, showQueue } from './disk/file.ts';
+import { openQueueFile, registerQueueGauges } from './disk/file.ts';
 import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/folder.ts';
 import type { LeaseEnd, LeaseTimes } from './disk/leases.ts';
 import { openReader, type Reader } from './disk/reader.ts';
-import { buryDamaged, lookAtLog, recover } from './disk/recovery.ts';
+import { giveUpDamaged, lookAtLog, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
-import { createHoldings } from './holdings.ts';
 import { createMessages, messageRowOf } from './messages.ts';
 
-interface SpoolSettings extends RoomSettings {
+interface SpoolSettings extends DiskSpaceSettings {
   /** Folder that contains spool.db, blobs/ and tmp/. */
   readonly dir: string;
 }
@@ -77,9 +77,9 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps) {
     const parts = await openParts(settings, folder, { clock, log, role, metrics });
     if (lock) await recover({ ...parts, path: folder.blobs, copies: deps.copies === true }, swept);
     await parts.room.start();
-    if (lock) void parts.holdings.count();
+    if (lock) void parts.accountUsage.count();
     const spool = createSpool(parts, () => lock?.release());
-    showQueue(parts, clock, metrics);
+    registerQueueGauges(parts, clock, metrics);
     return spool;
   } catch (error) {
     lock?.release();
@@ -108,7 +108,7 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
     await file.close();
     throw error;
   }
-  const room = createRoom('spool', settings, { clock, log, look: () => lookAtDisk(folder.dir) });
+  const room = createDiskSpace('spool', settings, { clock, log, look: () => readDiskSpace(folder.dir) });
   return {
     clock,
     log,
@@ -116,7 +116,7 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
     file,
     reading,
     room,
-    holdings: createHoldings({ reading, room, clock, log }),
+    accountUsage: createAccountUsage({ reading, room, clock, log }),
     listeners,
     blobs: createBlobs(folder, room.wrote),
     cache: createCache(),
@@ -124,13 +124,13 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
 }
 
 function createSpool(parts: Parts, release: () => void) {
-  const { file, reading, room, holdings, blobs, cache, listeners } = parts;
+  const { file, reading, room, accountUsage, blobs, cache, listeners } = parts;
   const messages = createMessages(parts);
   const events = createEventQueue({ file, reading, room, say: listeners.say, tell: listeners.tell });
   let closing: Promise<void> | undefined;
   const close = async () => {
     room.stop();
-    holdings.stop();
+    accountUsage.stop();
     await file.close();
     await reading.close();
     release();
@@ -141,7 +141,7 @@ function createSpool(parts: Parts, release: () => void) {
     accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
     /** Whether new mail can be accepted: false when the disk is nearly full, or after a failed sync. From memory. */
     hasRoom: () => file.sound() && room.has(),
-    isWithinShare: holdings.isWithinShare,
+    isWithinShare: accountUsage.isWithinShare,
     backlog: file.tally.ofAccount,
     /** Undefined if it is gone. `deliveryId`: the delivery that needs it; it is given up if its message is lost. */
     message: async (
@@ -153,7 +153,8 @@ function createSpool(parts: Parts, release: () => void) {
     rescue: frozen({ onDamage: messages.onDamage, restore: messages.restore }),
     /**
      * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if
-     * the delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its sequence.
+     * the delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its
+     * sequence.
      */
     async settle(settlement: Settlement, fresh?: Verdicts) {
       const { tally, behind } = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
@@ -191,7 +192,7 @@ function createSpool(parts: Parts, release: () => void) {
       let due = await read();
       // Damaged rows counted towards the limit, so it reads again; a few times, in case they cannot be given up.
       for (let tries = 0; due.damaged.length > 0 && tries < DUE_TRIES; tries++) {
-        await buryDamaged(parts, due.damaged);
+        await giveUpDamaged(parts, due.damaged);
         due = await read();
       }
       return due.found;
@@ -238,7 +239,7 @@ function createSpool(parts: Parts, release: () => void) {
 }
 
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-  const { file, room, holdings, blobs, cache, listeners } = parts;
+  const { file, room, accountUsage, blobs, cache, listeners } = parts;
   const given = toTight(message.body);
   const row = messageRowOf(message, given);
   const { outcome, behind, bytes } =
@@ -250,7 +251,7 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
     blobs.claim(body);
     // Once in the log, and once in the file.
     room.wrote(2 * (row.envelope.length + (body.kind === 'memory' ? row.size : 0)) + deliveries.length * ROW_BYTES);
-    holdings.add(row.envelope.length + row.size, deliveries);
+    accountUsage.add(row.envelope.length + row.size, deliveries);
     const { id, receivedAt, envelope, trace, verdicts = null, scan } = message;
     const fresh = deliveries.filter(({ fate }) => !fate);
     if (fresh.length > 0) {

@@ -1,7 +1,7 @@
 import { toTimestamp } from '../base/clock.ts';
 import { POSTMASTER_URL } from '../mail/addresses/return-address.ts';
 import { KINDS, type QueuedDelivery } from './delivery.ts';
-import { BREAKER_WORDS, type LaneView, type Making } from './insight.ts';
+import { BREAKER_WORDS, type LaneView, type PreparingDelivery } from './insight.ts';
 import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
 import { HOLDING_STATES } from './states.ts';
 
@@ -38,7 +38,7 @@ interface WaitFacts {
   /** Undefined if unknown, and therefore up. */
   readonly endpoint: Pick<LaneView, 'breaker' | 'since' | 'nextProbeAt' | 'hold' | 'last'> | undefined;
   /** Undefined if it is not being prepared, or if that is unknown. */
-  readonly making: Making | undefined;
+  readonly preparing: PreparingDelivery | undefined;
   /** The reason if its message still waits to be scanned. */
   readonly scanner: string | undefined;
   readonly now: number;
@@ -77,16 +77,16 @@ function ofEndpoint(delivery: QueuedDelivery, { endpoint }: WaitFacts): WaitReas
 }
 
 /** The steps before an attempt. */
-export const PREPARATIONS: Readonly<Record<Making['waitsFor'], string>> = {
+export const PREPARATIONS: Readonly<Record<PreparingDelivery['waitsFor'], string>> = {
   preparing: 'reading the message and writing the POST',
   verdicts: 'checking SPF, DKIM and DMARC',
   parsing: 'parsing the message',
   place: 'waits until fewer attempts to the endpoint are in flight',
 };
 
-function ofPreparation({ making, scanner }: WaitFacts): WaitReason | undefined {
-  if (making) {
-    const { waitsFor, question } = making;
+function ofPreparation({ preparing, scanner }: WaitFacts): WaitReason | undefined {
+  if (preparing) {
+    const { waitsFor, question } = preparing;
     const dns = question === null ? '' : `, waiting for the DNS: ${question}`;
     return { kind: 'making', text: `Being prepared: ${PREPARATIONS[waitsFor]}${dns}` };
   }

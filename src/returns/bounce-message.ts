@@ -1,5 +1,5 @@
 import { pattern } from '../base/pattern.ts';
-import { correspondentsOf } from '../mail/addresses/author.ts';
+import { addressFieldsOf } from '../mail/addresses/author.ts';
 import { returnedKindOf } from '../mail/automated.ts';
 import { type Bounce, classifyReply } from '../mail/bounce.ts';
 import { firstValue } from '../mail/mime/headers.ts';
@@ -7,7 +7,7 @@ import { parseDsn, parsePlainBounce, type RecipientStatus, reasonGiven } from '.
 import { headerText, type ReturnedMessage, readBlocks, readReturned } from './returned-message.ts';
 
 /** The classification of a returned message, before the original message is looked up. */
-export type Judgement =
+export type ReturnClassification =
   /** Delivery failed (the classifier decides whether permanently), or is delayed. */
   | { readonly kind: 'failed' | 'delayed'; readonly diag: string; readonly bounce: Bounce }
   /** `original`: the parts of the original message that the report includes. */
@@ -25,39 +25,43 @@ const OPT_OUTS = new Set(['opt-out', 'opt-out-list']);
  * also mention addresses it was forwarded to. `sender` is the reverse-path, '' for that of bounces. Pure and bounded:
  * untrusted input is scanned once.
  */
-export function judge(
+export function classifyReturned(
   to: 'bounce' | 'unsub' | 'complaints',
   bytes: Buffer,
   { email, sender }: { readonly email: string | null; readonly sender: string },
-): Judgement {
+): ReturnClassification {
   const mail = readReturned(bytes);
   if (!mail) return { kind: 'nothing', why: 'the message exceeds a structural limit' };
   const feedback = parseFeedback(mail);
-  if (feedback) return judgeFeedback(feedback);
+  if (feedback) return classifyFeedback(feedback);
   const statuses = parseDsn(mail);
   if (statuses)
     return to === 'bounce'
-      ? judgeDsn(mail, statuses, email)
+      ? classifyDsn(mail, statuses, email)
       : { kind: 'nothing', why: 'a delivery report to the wrong address' };
-  if (to === 'complaints') return judgeAttached(mail, sender);
+  if (to === 'complaints') return classifyAttached(mail, sender);
   // Any other message to this address is a request to unsubscribe, written by hand or by a mail program's button.
   if (to === 'unsub') return { kind: 'unsub', original: '' };
-  return judgeText(mail, sender);
+  return classifyText(mail, sender);
 }
 
-function judgeFeedback({ type, userAgent, original }: FeedbackReport): Judgement {
+function classifyFeedback({ type, userAgent, original }: FeedbackReport): ReturnClassification {
   if (OPT_OUTS.has(type)) return { kind: 'unsub', original };
   if (!COMPLAINTS.has(type)) return { kind: 'nothing', why: `feedback of type ${type.slice(0, 40)}` };
   return { kind: 'spam', diag: [type || 'complaint', userAgent].filter((word) => word !== '').join(' by '), original };
 }
 
-function judgeAttached(mail: ReturnedMessage, sender: string): Judgement {
+function classifyAttached(mail: ReturnedMessage, sender: string): ReturnClassification {
   const kind = kindOf(mail, sender);
   const attached = kind === undefined || kind === 'bounce' ? parseAttached(mail) : undefined;
-  return attached ? judgeFeedback(attached) : { kind: 'nothing', why: 'not a report' };
+  return attached ? classifyFeedback(attached) : { kind: 'nothing', why: 'not a report' };
 }
 
-function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], email: string | null): Judgement {
+function classifyDsn(
+  mail: ReturnedMessage,
+  statuses: readonly RecipientStatus[],
+  email: string | null,
+): ReturnClassification {
   const own = statuses.find(({ recipients }) => email !== null && recipients.includes(email.toLowerCase()));
   const worst =
     own ??
@@ -78,7 +82,7 @@ function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], e
  * The address has a token of ours, so mail to it is about our message: a bounce, unless it is an automatic reply or
  * written by a person. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
  */
-function judgeText(mail: ReturnedMessage, sender: string): Judgement {
+function classifyText(mail: ReturnedMessage, sender: string): ReturnClassification {
   const kind = kindOf(mail, sender);
   if (kind === 'challenge' || kind === 'receipt') return { kind: 'nothing', why: kind };
   const isBounce = kind === 'bounce' || (sender === '' && !kind);
@@ -91,7 +95,7 @@ function judgeText(mail: ReturnedMessage, sender: string): Judgement {
 const ENHANCED = /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.])/;
 
 /** The code in the diagnosis comes from the refusing server; the separate status may be the reporter's own. */
-function toFailure(kind: 'failed' | 'delayed', status: string | null, diag: string): Judgement {
+function toFailure(kind: 'failed' | 'delayed', status: string | null, diag: string): ReturnClassification {
   const text = status === null || ENHANCED.test(diag.slice(0, 1000)) ? diag : `${status} ${diag}`;
   return { kind, diag, bounce: classifyReply(codeOf(diag, status), text) };
 }
@@ -106,7 +110,7 @@ function codeOf(diag: string, status: string | null): number {
 }
 
 const kindOf = ({ fields }: ReturnedMessage, sender: string) =>
-  returnedKindOf({ fields, author: correspondentsOf(fields).from, mailFrom: sender });
+  returnedKindOf({ fields, author: addressFieldsOf(fields).from, mailFrom: sender });
 
 /** A complaint (RFC 5965), or a message forwarded by hand as one. */
 type FeedbackReport = ReturnType<typeof toReport>;
@@ -116,12 +120,12 @@ const ORIGINAL = pattern()`
   ^(?:message/rfc822|message/global|text/rfc822-headers|text/rfc822|message/rfc822-headers|message/global-headers)$
 `;
 const QUOTED = ['original-mail-from', 'original-rcpt-to', 'removal-recipient', 'original-envelope-id'];
-const MOST_BLOCKS = 4;
+const MAX_BLOCKS = 4;
 
 /** Parses a feedback report; undefined if it is not one. Redacted fields are simply missing. */
 function parseFeedback(mail: ReturnedMessage): FeedbackReport | undefined {
   const leaf = mail.leaves.find(({ type }) => type === REPORT);
-  return leaf && toReport(mail, readBlocks(leaf.bytes(), MOST_BLOCKS).flat());
+  return leaf && toReport(mail, readBlocks(leaf.bytes(), MAX_BLOCKS).flat());
 }
 
 /** Parses a report that only attaches the message (Microsoft's JMRP, mail to abuse@). Undefined if none is attached. */

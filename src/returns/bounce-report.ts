@@ -1,7 +1,7 @@
 import { pattern } from '../base/pattern.ts';
 import { parseAddressList } from '../mail/addresses/address-list.ts';
-import { correspondentsOf } from '../mail/addresses/author.ts';
-import { readsAsBounce } from '../mail/automated.ts';
+import { addressFieldsOf } from '../mail/addresses/author.ts';
+import { looksLikeBounce } from '../mail/automated.ts';
 import { decodePayloads } from '../mail/mime/charset.ts';
 import { decodeWords, firstValue, type HeaderField } from '../mail/mime/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './returned-message.ts';
@@ -19,7 +19,7 @@ export interface RecipientStatus {
 
 const TYPES = new Set(['message/delivery-status', 'message/global-delivery-status']);
 /** A report on one of our messages has one recipient, or those that it was forwarded to. */
-const MOST_BLOCKS = 100;
+const MAX_BLOCKS = 100;
 const ACTIONS = {
   failed: 'failed',
   failure: 'failed',
@@ -42,7 +42,7 @@ const DEFAULT_STATUS = {
 export function parseDsn(mail: ReturnedMessage): readonly RecipientStatus[] | undefined {
   const leaf = mail.leaves.find(({ type }) => TYPES.has(type));
   if (!leaf) return undefined;
-  const found = readBlocks(leaf.bytes(), MOST_BLOCKS)
+  const found = readBlocks(leaf.bytes(), MAX_BLOCKS)
     .map(toStatus)
     .filter((status) => status !== undefined);
   return found.length === 0 ? undefined : found;
@@ -131,7 +131,7 @@ const COPY = pattern('im')`
 const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
 /** Characters of a bounce without a known reason that the event keeps. */
-const MOST_WORDS = 300;
+const MAX_WORDS = 300;
 
 /**
  * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. If it states
@@ -146,14 +146,14 @@ export function reasonGiven(mail: ReturnedMessage) {
   const text = clipped(readText(mail));
   const said = reasonOf(text);
   const delayed = DELAYED.test(text) || /\bdelayed\b/i.test(decodeWords(valueOf(mail, 'subject')));
-  const line = said?.line ?? (lineOf(text.slice(0, MOST_WORDS)) || decodeWords(valueOf(mail, 'subject')));
+  const line = said?.line ?? (lineOf(text.slice(0, MAX_WORDS)) || decodeWords(valueOf(mail, 'subject')));
   return { action: delayed ? 'delayed' : 'failed', status: said?.status ?? null, diag: `smtp;${line}` } as const;
 }
 
 function isBounce(mail: ReturnedMessage, text: string): boolean {
   if (OPENING.some((opening) => opening.test(text))) return true;
   const named = firstValue(mail.fields, 'x-failed-recipients') !== undefined;
-  return named || readsAsBounce({ fields: mail.fields, author: correspondentsOf(mail.fields).from });
+  return named || looksLikeBounce({ fields: mail.fields, author: addressFieldsOf(mail.fields).from });
 }
 
 function reasonOf(text: string) {

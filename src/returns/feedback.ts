@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { createMemory } from '../base/memory.ts';
+import { createBoundedCache } from '../base/cache.ts';
 import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
@@ -19,10 +19,10 @@ export function returnEventId(
 export type AccountOf = (number: number) => Promise<string | undefined>;
 
 /** Cached accounts that get returned mail. */
-const MOST_ACCOUNTS = 50_000;
+const MAX_ACCOUNTS = 50_000;
 
-export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
-  const known = createMemory<string>({ most: MOST_ACCOUNTS });
+export function createAccountLookup(store: Pick<Store, 'accounts'>): AccountOf {
+  const known = createBoundedCache<string>({ most: MAX_ACCOUNTS });
   return async (number) => {
     const account = known.get(`${number}`) ?? (await store.accounts.one({ number }))?.id;
     if (account !== undefined) known.set(`${number}`, account);
@@ -37,9 +37,9 @@ export interface FoundMessage {
 }
 
 /** Finds the message that a token names; undefined if it or its account was deleted. */
-export type FindMessage = ReturnType<typeof createFinder>;
+export type MessageLookup = ReturnType<typeof createMessageLookup>;
 
-export function createFinder(store: Pick<Store, 'messages'>, accountOf: AccountOf) {
+export function createMessageLookup(store: Pick<Store, 'messages'>, accountOf: AccountOf) {
   return async (named: { readonly account: number; readonly message: string }): Promise<FoundMessage | undefined> => {
     const account = await accountOf(named.account);
     const row = account === undefined ? undefined : await store.messages.one({ id: named.message, account });

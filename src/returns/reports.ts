@@ -115,7 +115,7 @@ const SENTENCES: Readonly<Record<Fate, string>> = {
   failed: 'Your message could not be delivered.',
 };
 /** The largest failed message that is returned in full, if requested. */
-const MOST_RETURNED = 1024 * 1024;
+const MAX_RETURNED = 1024 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
 /** Composes a delivery status notification (RFC 3464) with CRLF line endings. */
@@ -157,9 +157,9 @@ function composeReport(facts: ReportFacts): Buffer {
 
 /** The returned message, or its header. */
 function returnedPart({ fate, dsn }: ReportFacts, bytes: Buffer, boundary: string): Buffer[] {
-  const whole = fate === 'failed' && dsn.ret === 'FULL' && bytes.length <= MOST_RETURNED;
+  const whole = fate === 'failed' && dsn.ret === 'FULL' && bytes.length <= MAX_RETURNED;
   const end = bytes.indexOf(END_OF_HEADER);
-  const returned = whole ? bytes : bytes.subarray(0, end < 0 ? bytes.length : end + 2).subarray(0, MOST_RETURNED);
+  const returned = whole ? bytes : bytes.subarray(0, end < 0 ? bytes.length : end + 2).subarray(0, MAX_RETURNED);
   const fields = [
     `--${boundary}`,
     `Content-Type: ${whole ? 'message/rfc822' : 'text/rfc822-headers'}`,

@@ -12,14 +12,20 @@ import { firstValue, parseHeaders } from '../mail/mime/headers.ts';
 import type { Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { type Judgement, judge } from './bounce-message.ts';
-import { createAccountOf, createFinder, type FindMessage, type FoundMessage, returnEventId } from './feedback.ts';
+import { classifyReturned, type ReturnClassification } from './bounce-message.ts';
+import {
+  createAccountLookup,
+  createMessageLookup,
+  type FoundMessage,
+  type MessageLookup,
+  returnEventId,
+} from './feedback.ts';
+import { createOpenClickTracking, createTrackedEventQueue } from './opens-and-clicks.ts';
 import { headerText } from './returned-message.ts';
 import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe } from './unsubscribe.ts';
-import { createVisitQueue, createVisits } from './visits.ts';
 
 interface ReturnsDeps {
-  readonly find: FindMessage;
+  readonly find: MessageLookup;
   readonly recorder: Pick<Recorder, 'record'>;
   readonly unsubscribe: Unsubscribe;
   readonly secret: () => Promise<string>;
@@ -43,7 +49,7 @@ function createReturns(deps: ReturnsDeps) {
 
   async function record(
     { account, row }: FoundMessage,
-    said: Exclude<Judgement, { kind: 'nothing' }>,
+    said: Exclude<ReturnClassification, { kind: 'nothing' }>,
     arrived: Arrived,
   ): Promise<string> {
     if (said.kind === 'unsub') return `unsub ${await deps.unsubscribe({ account, row, at: arrived.at })}`;
@@ -69,7 +75,10 @@ function createReturns(deps: ReturnsDeps) {
       const bytes = await readStart(body, sizeOf(body) <= WHOLE_BYTES ? sizeOf(body) : START_BYTES);
       const named = mailbox.kind === 'complaints' ? undefined : mailbox;
       const known = named && (await find(named));
-      const said = judge(mailbox.kind, bytes, { email: known?.row.email ?? null, sender: message.envelope.mailFrom });
+      const said = classifyReturned(mailbox.kind, bytes, {
+        email: known?.row.email ?? null,
+        sender: message.envelope.mailFrom,
+      });
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
       const other = named ?? ('original' in said ? findReturnAddress(secret, said.original) : undefined);
       if (!other) return done('nothing: the report refers to no known message');
@@ -98,7 +107,7 @@ interface Arrived {
 }
 
 function toEvent(
-  said: Exclude<Judgement, { kind: 'nothing' | 'unsub' }>,
+  said: Exclude<ReturnClassification, { kind: 'nothing' | 'unsub' }>,
   message: string,
   { mail }: Arrived,
 ): Pick<MessageEvent, 'id' | 'message' | 'kind' | 'detail'> {
@@ -129,16 +138,16 @@ interface FeedbackDeps extends Pick<Tools, 'clock' | 'log'> {
 /** Creates the parts that turn feedback into events: returned mail, and visits to the links in sent messages. */
 export function createFeedback({ store, tokenSecret, recorder, lists, clock, log }: FeedbackDeps) {
   const secret = tokenSecret.read;
-  const accountOf = createAccountOf(store);
-  const find = createFinder(store, accountOf);
+  const accountOf = createAccountLookup(store);
+  const find = createMessageLookup(store, accountOf);
   const unsubscribe = createUnsubscribe({ recorder, lists });
-  const visitQueue = createVisitQueue({ accountOf, recorder, clock, log });
+  const trackedEvents = createTrackedEventQueue({ accountOf, recorder, clock, log });
   return frozen({
     returns: createReturns({ find, recorder, unsubscribe, secret, log }),
     tracking: Object.freeze({
-      visits: createVisits({ queue: visitQueue, secret, clock }),
+      openClickTracking: createOpenClickTracking({ queue: trackedEvents, secret, clock }),
       unsubscribeLinks: createUnsubscribeLinks({ find, secret, unsubscribe, clock }),
     }),
-    visitQueue,
+    trackedEvents,
   });
 }

@@ -4,17 +4,17 @@ import type { Lists } from '../events/lists.ts';
 import type { Recorder } from '../events/record.ts';
 import { readToken } from '../mail/addresses/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
-import { type FindMessage, returnEventId } from './feedback.ts';
+import { type MessageLookup, returnEventId } from './feedback.ts';
 
 /** A recipient's request to unsubscribe. */
-interface UnsubscribeWish {
+interface UnsubscribeRequest {
   readonly account: string;
   readonly row: Pick<SentMessageRow, 'id' | 'email' | 'subaccount'>;
   readonly at: Date;
 }
 
 /** Records the request; the event puts the address on the rejection list. */
-export type Unsubscribe = (wish: UnsubscribeWish) => Promise<'recorded' | 'duplicate' | 'unknown'>;
+export type Unsubscribe = (wish: UnsubscribeRequest) => Promise<'recorded' | 'duplicate' | 'unknown'>;
 
 /**
  * Buttons are pressed twice, and mail programs repeat their POST, so a request counts once a day. But if the account
@@ -27,7 +27,7 @@ export function createUnsubscribe({
   readonly recorder: Pick<Recorder, 'record'>;
   readonly lists: Pick<Lists, 'suppression'>;
 }): Unsubscribe {
-  const record = ({ account, row, at }: UnsubscribeWish, spanMs: number) =>
+  const record = ({ account, row, at }: UnsubscribeRequest, spanMs: number) =>
     recorder.record({
       id: returnEventId(row.id, 'unsub', spanMs, Math.floor(at.getTime() / spanMs)),
       account,
@@ -50,7 +50,7 @@ export interface Subscription {
 }
 
 interface UnsubscribeLinksDeps {
-  readonly find: FindMessage;
+  readonly find: MessageLookup;
   /** Rejects with `StoreAway` if the secret cannot be read. */
   readonly secret: () => Promise<string>;
   readonly unsubscribe: Unsubscribe;
@@ -66,12 +66,12 @@ export function createUnsubscribeLinks({ find, secret, unsubscribe, clock }: Uns
     return named ? ((await find(named)) ?? 'gone') : 'unknown';
   }
   return frozen({
-    async look(token: string): Promise<Subscription | 'unknown' | 'gone'> {
+    async find(token: string): Promise<Subscription | 'unknown' | 'gone'> {
       const found = await messageOf(token);
       return typeof found === 'string' ? found : found.row;
     },
     /** Records the request before returning. */
-    async follow(token: string): Promise<Subscription | 'unknown' | 'gone'> {
+    async unsubscribe(token: string): Promise<Subscription | 'unknown' | 'gone'> {
       const found = await messageOf(token);
       if (typeof found === 'string') return found;
       const { account, row } = found;

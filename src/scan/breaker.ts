@@ -7,7 +7,7 @@ const FIRST_GAP = 1000;
 const LONGEST_GAP = 15_000;
 
 /** One question to a scanner; one of the two is called. Each returns whether the scanner came back or went away. */
-interface Asking {
+interface ScanTrial {
   passed(): boolean;
   failed(now: number): boolean;
 }
@@ -26,7 +26,7 @@ export function createBreaker() {
       if (!isAway()) return now;
       return asking > 0 ? Math.max(probeAt, now + FIRST_GAP) : probeAt;
     },
-    begin(): Asking {
+    begin(): ScanTrial {
       const probe = isAway();
       asking++;
       return frozen({

@@ -2,11 +2,11 @@ import { frozen } from '../base/frozen.ts';
 import { exchange } from './exchange.ts';
 import {
   bytesOf,
+  type ScanInput,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
   type ScannerFinding,
-  type Specimen,
   toVirusName,
 } from './scanner.ts';
 
@@ -21,7 +21,7 @@ export function createClamd(address: ScannerAddress): Scanner {
 }
 
 /** Chunks behind their length, and one of length zero at the end. */
-async function* request(body: Specimen['body']): AsyncGenerator<Buffer> {
+async function* request(body: ScanInput['body']): AsyncGenerator<Buffer> {
   yield Buffer.from('zINSTREAM\0');
   for await (const chunk of bytesOf(body)) {
     if (chunk.length > 0) yield Buffer.concat([toLength(chunk.length), chunk]);

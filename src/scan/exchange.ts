@@ -1,25 +1,25 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { MOST_ANSWER, type ScannerAddress, ScannerFault } from './scanner.ts';
+import { MAX_RESPONSE_BYTES, type ScannerAddress, ScannerFault } from './scanner.ts';
 
-/** A connection to a scanner. Reading is bounded; the deadline of `withTalk` ends everything. */
-export type Talk = ReturnType<typeof createTalk>;
+/** A connection to a scanner. Reading is bounded; the deadline of `withConnection` ends everything. */
+export type ScannerConnection = ReturnType<typeof createScannerConnection>;
 
 /** Opens a connection, and closes it whatever happens. The error is that of the deadline if it has passed. */
-export async function withTalk<T>(
+export async function withConnection<T>(
   address: ScannerAddress,
   signal: AbortSignal,
-  work: (talk: Talk) => Promise<T>,
+  work: (connection: ScannerConnection) => Promise<T>,
 ): Promise<T> {
   signal.throwIfAborted();
   // A milter answers each step: waiting for its acknowledgement would take 40 ms a step.
   const socket = connect({ ...address, noDelay: true });
   const abort = () => socket.destroy(toError(signal.reason));
   signal.addEventListener('abort', abort, { once: true });
-  const talk = createTalk(socket);
+  const connection = createScannerConnection(socket);
   try {
     await once(socket, 'connect');
-    return await work(talk);
+    return await work(connection);
   } catch (error) {
     throw signal.aborted ? toError(signal.reason) : error;
   } finally {
@@ -30,7 +30,7 @@ export async function withTalk<T>(
 
 const toError = (reason: unknown): Error => (reason instanceof Error ? reason : new ScannerFault(String(reason)));
 
-function createTalk(socket: Socket) {
+function createScannerConnection(socket: Socket) {
   let held: Buffer[] = [];
   let length = 0;
   let total = 0;
@@ -43,8 +43,8 @@ function createTalk(socket: Socket) {
   };
   socket.on('data', (chunk: Buffer) => {
     total += chunk.length;
-    if (total > MOST_ANSWER) {
-      socket.destroy(new ScannerFault(`it answered more than ${MOST_ANSWER} bytes`));
+    if (total > MAX_RESPONSE_BYTES) {
+      socket.destroy(new ScannerFault(`it answered more than ${MAX_RESPONSE_BYTES} bytes`));
       return;
     }
     held.push(chunk);
@@ -106,16 +106,16 @@ export function exchange(
   signal: AbortSignal,
   request: AsyncIterable<Uint8Array>,
 ): Promise<Buffer> {
-  return withTalk(address, signal, async (talk) => {
+  return withConnection(address, signal, async (connection) => {
     try {
       for await (const bytes of request) {
-        if (talk.answered()) break;
-        await talk.write(bytes);
+        if (connection.answered()) break;
+        await connection.write(bytes);
       }
     } catch (error) {
       // It may have answered before it closed the connection.
-      if (!talk.answered()) throw error;
+      if (!connection.answered()) throw error;
     }
-    return talk.readAll();
+    return connection.readAll();
   });
 }

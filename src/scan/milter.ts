@@ -1,14 +1,14 @@
 import { frozen } from '../base/frozen.ts';
-import { type Talk, withTalk } from './exchange.ts';
+import { type ScannerConnection, withConnection } from './exchange.ts';
 import {
   bytesOf,
-  type Concern,
-  MOST_ANSWER,
+  MAX_RESPONSE_BYTES,
+  type ScanInput,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
   type ScannerFinding,
-  type Specimen,
+  type ThreatKind,
   toHeaderText,
   toVirusName,
 } from './scanner.ts';
@@ -17,7 +17,7 @@ interface MilterSettings {
   readonly name: string;
   readonly address: ScannerAddress;
   /** The purpose of the filter: the protocol does not say why a message is refused. */
-  readonly finds: Concern;
+  readonly finds: ThreatKind;
   readonly hostname: string;
 }
 
@@ -30,10 +30,10 @@ export function createMilter({ name, address, finds, hostname }: MilterSettings)
     name,
     finds,
     scan: (specimen, signal) =>
-      withTalk(address, signal, async (talk) => {
-        const filter = await negotiate(talk);
-        const word = await tell(filter, specimen, hostname);
-        await talk.write(packet('Q'));
+      withConnection(address, signal, async (connection) => {
+        const filter = await negotiate(connection);
+        const word = await sendMessage(filter, specimen, hostname);
+        await connection.write(packet('Q'));
         return toFinding(word, finds);
       }),
     async stop() {},
@@ -65,13 +65,13 @@ type Step = keyof typeof UNWANTED;
 
 /** A filter that has agreed on the protocol. */
 interface Filter {
-  readonly talk: Talk;
+  readonly connection: ScannerConnection;
   /** The flags of the steps that it chose. */
   readonly steps: number;
 }
 
 /** The filter's reply for the message, and the header fields that it writes. */
-interface Word {
+interface MilterVerdict {
   verdict: 'accept' | 'reject' | 'tempfail' | 'discard';
   text: string;
   quarantined: boolean;
@@ -97,31 +97,31 @@ function numbers(...values: readonly number[]): Buffer {
   return bytes;
 }
 
-async function readPacket(talk: Talk): Promise<{ readonly command: string; readonly data: Buffer }> {
-  const length = (await talk.read(4)).readUInt32BE();
-  if (length < 1 || length > MOST_ANSWER) throw new ScannerFault(`it sent a packet of ${length} bytes`);
-  const bytes = await talk.read(length);
+async function readPacket(connection: ScannerConnection): Promise<{ readonly command: string; readonly data: Buffer }> {
+  const length = (await connection.read(4)).readUInt32BE();
+  if (length < 1 || length > MAX_RESPONSE_BYTES) throw new ScannerFault(`it sent a packet of ${length} bytes`);
+  const bytes = await connection.read(length);
   return { command: bytes.toString('latin1', 0, 1), data: bytes.subarray(1) };
 }
 
-async function negotiate(talk: Talk): Promise<Filter> {
-  await talk.write(packet('O', numbers(VERSION, ACTIONS, STEPS)));
-  const { command, data } = await readPacket(talk);
+async function negotiate(connection: ScannerConnection): Promise<Filter> {
+  await connection.write(packet('O', numbers(VERSION, ACTIONS, STEPS)));
+  const { command, data } = await readPacket(connection);
   if (command !== 'O' || data.length < 12) throw new ScannerFault('it does not speak the milter protocol');
   const [version, steps] = [data.readUInt32BE(0), data.readUInt32BE(8)];
   if (version < 2 || version > VERSION) throw new ScannerFault(`it speaks version ${version} of the milter protocol`);
   // DATA came with version 4.
-  return { talk, steps: version < 4 ? steps | UNWANTED.T : steps };
+  return { connection, steps: version < 4 ? steps | UNWANTED.T : steps };
 }
 
 /** Sends the filter each step until it has decided. */
-async function tell(filter: Filter, specimen: Specimen, hostname: string): Promise<Word> {
-  const word: Word = { verdict: 'accept', text: '', quarantined: false, unread: false, written: [] };
+async function sendMessage(filter: Filter, specimen: ScanInput, hostname: string): Promise<MilterVerdict> {
+  const word: MilterVerdict = { verdict: 'accept', text: '', quarantined: false, unread: false, written: [] };
   const { envelope, recipients, id } = specimen;
   const { helo, tls } = envelope.client;
   const say = (step: Step, data: Uint8Array, macros: Readonly<Record<string, string>> = {}) =>
-    saying(filter, word, step, data, macros);
-  const isOver = async (...said: Parameters<Say>) => (await say(...said)) === 'over';
+    sendStep(filter, word, step, data, macros);
+  const isOver = async (...said: Parameters<SendStep>) => (await say(...said)) === 'over';
   const mailFrom = toHeaderText(envelope.mailFrom);
 
   const host = { j: toHeaderText(hostname), '{daemon_name}': toHeaderText(hostname), v: 'Postern' };
@@ -134,7 +134,7 @@ async function tell(filter: Filter, specimen: Specimen, hostname: string): Promi
   if (await isOver('T', NOTHING, { i: id })) return word;
   const chunks = bytesOf(specimen.body);
   try {
-    await tellMessage(filter, specimen.id, chunks, say);
+    await sendHeaderAndBody(filter, specimen.id, chunks, say);
   } finally {
     await chunks.return(undefined);
   }
@@ -143,20 +143,25 @@ async function tell(filter: Filter, specimen: Specimen, hostname: string): Promi
 
 const NOTHING = Buffer.alloc(0);
 
-type Say = (step: Step, data: Uint8Array, macros?: Readonly<Record<string, string>>) => Promise<Next>;
+type SendStep = (step: Step, data: Uint8Array, macros?: Readonly<Record<string, string>>) => Promise<Next>;
 
-async function tellMessage({ steps }: Filter, i: string, chunks: AsyncIterator<Buffer>, say: Say): Promise<void> {
+async function sendHeaderAndBody(
+  { steps }: Filter,
+  i: string,
+  chunks: AsyncIterator<Buffer>,
+  say: SendStep,
+): Promise<void> {
   const { fields, rest } = await readHeader(chunks);
   for (const { name, value } of fields) {
     const given = steps & LEADING_SPACE ? value : value.replace(/^[ \t]/, '');
     if ((await say('L', strings(name, given))) === 'over') return;
   }
   if ((await say('N', NOTHING, { i })) === 'over') return;
-  const next = await tellBody(rest, chunks, say);
+  const next = await sendBody(rest, chunks, say);
   if (next !== 'over') await say('E', NOTHING, { i });
 }
 
-async function tellBody(rest: Buffer, chunks: AsyncIterator<Buffer>, say: Say): Promise<Next> {
+async function sendBody(rest: Buffer, chunks: AsyncIterator<Buffer>, say: SendStep): Promise<Next> {
   for (let piece: Buffer | undefined = rest; piece; piece = (await chunks.next()).value ?? undefined) {
     for (let at = 0; at < piece.length; at += CHUNK) {
       const next = await say('B', piece.subarray(at, at + CHUNK));
@@ -169,7 +174,7 @@ async function tellBody(rest: Buffer, chunks: AsyncIterator<Buffer>, say: Say): 
 /** MILTER_CHUNK_SIZE. */
 const CHUNK = 65_535;
 /** A header section is not read beyond this size; the rest is sent as body. */
-const MOST_HEADER = 256 * 1024;
+const MAX_HEADER = 256 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
 interface Field {
@@ -181,7 +186,7 @@ interface Field {
 /** Reads the header section, up to the first line that is not a field. */
 async function readHeader(chunks: AsyncIterator<Buffer>): Promise<{ readonly fields: Field[]; readonly rest: Buffer }> {
   let bytes: Buffer = Buffer.alloc(0);
-  while (bytes.length < MOST_HEADER && !bytes.includes(END_OF_HEADER)) {
+  while (bytes.length < MAX_HEADER && !bytes.includes(END_OF_HEADER)) {
     const { done, value } = await chunks.next();
     if (done) break;
     bytes = Buffer.concat([bytes, value]);
@@ -213,27 +218,27 @@ function client(address: string | null): Buffer {
 type Next = 'go on' | 'skip' | 'over';
 
 /** Sends one step, after its macros. */
-async function saying(
-  { talk, steps }: Filter,
-  word: Word,
+async function sendStep(
+  { connection, steps }: Filter,
+  word: MilterVerdict,
   step: Step,
   data: Uint8Array,
   macros: Readonly<Record<string, string>>,
 ): Promise<Next> {
   if (steps & UNWANTED[step]) return 'go on';
   const names = Object.entries(macros).flat();
-  if (names.length > 0) await talk.write(packet('D', Buffer.concat([Buffer.from(step), strings(...names)])));
-  await talk.write(packet(step, data));
+  if (names.length > 0) await connection.write(packet('D', Buffer.concat([Buffer.from(step), strings(...names)])));
+  await connection.write(packet(step, data));
   if (steps & UNANSWERED[step]) return 'go on';
   for (;;) {
-    const { command, data: given } = await readPacket(talk);
-    const next = take(word, step, command, given);
+    const { command, data: given } = await readPacket(connection);
+    const next = applyReply(word, step, command, given);
     if (next) return next;
   }
 }
 
 /** Processes one reply. Undefined: more follow. */
-function take(word: Word, step: Step, command: string, data: Buffer): Next | undefined {
+function applyReply(word: MilterVerdict, step: Step, command: string, data: Buffer): Next | undefined {
   const text = data.toString('latin1').replace(/\0$/, '');
   const verdict = VERDICTS[command];
   if (verdict) word.verdict = verdict;
@@ -253,11 +258,11 @@ function take(word: Word, step: Step, command: string, data: Buffer): Next | und
       word.text = text;
       return undefined;
     case 'h':
-      note(word, text);
+      recordField(word, text);
       return undefined;
     case 'i':
     case 'm': // both begin with an index
-      note(word, text.slice(4));
+      recordField(word, text.slice(4));
       return undefined;
     default:
       if (IGNORED.includes(command)) return undefined;
@@ -265,14 +270,14 @@ function take(word: Word, step: Step, command: string, data: Buffer): Next | und
   }
 }
 
-const VERDICTS: Readonly<Record<string, Word['verdict']>> = { r: 'reject', t: 'tempfail', d: 'discard' };
+const VERDICTS: Readonly<Record<string, MilterVerdict['verdict']>> = { r: 'reject', t: 'tempfail', d: 'discard' };
 /** Progress, and changes of body, recipients and sender. */
 const IGNORED = 'pb+-2e';
 
 /**
  * Notes a field that is added, inserted or changed. An empty value removes a field of the sender, which means nothing.
  */
-function note(word: Word, text: string): void {
+function recordField(word: MilterVerdict, text: string): void {
   const [name = '', value = ''] = text.split('\0');
   const written = value.replace(/\s+/g, ' ').trim();
   if (written !== '') word.written.push({ name: name.trim().toLowerCase(), value: written });
@@ -285,7 +290,7 @@ const INFECTED = /\b(?:virus|infected|malware|eicar)/i;
  * filters (X-Spam, X-Spam-Flag, X-Spam-Status) write. The order of its changes depends on the fields of the sender, so
  * the worst of all values counts.
  */
-function toFinding({ verdict, text, quarantined, unread, written }: Word, finds: Concern): ScannerFinding {
+function toFinding({ verdict, text, quarantined, unread, written }: MilterVerdict, finds: ThreatKind): ScannerFinding {
   if (unread) return { skipped: 'it accepted the message without reading it' };
   if (verdict === 'tempfail') return { defers: true };
   const valuesOf = (...names: readonly string[]) =>

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
-import { scanInTime } from './asking.ts';
-import type { Scanner, ScannerFinding, Specimen } from './scanner.ts';
+import { scanInTime } from './run-scanners.ts';
+import type { ScanInput, Scanner, ScannerFinding } from './scanner.ts';
 
 // Standard test patterns, each in two pieces, so that no scanner flags this file.
 const GTUBE = ['XJS*C4JDBQADN1.NSBN3*2IDNEN*', 'GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X'].join('');
@@ -32,7 +32,7 @@ export async function* probe(
 
 const isFound = ({ spam, virus }: ScannerFinding): boolean => spam === 'spam' || virus === 'infected';
 
-function specimen({ finds }: Scanner, now: number): Specimen {
+function specimen({ finds }: Scanner, now: number): ScanInput {
   const lines = [
     'From: Postern <postmaster@example.com>',
     'To: <postmaster@example.com>',

@@ -1,5 +1,5 @@
 import type { Scan } from '../mail/scan.ts';
-import type { Concern, Scanner, ScannerFinding } from './scanner.ts';
+import type { Scanner, ScannerFinding, ThreatKind } from './scanner.ts';
 
 /** The result of one scanner: its finding, or why there is none. */
 export interface ScannerAnswer {
@@ -38,7 +38,7 @@ export function combineAnswers(answers: readonly ScannerAnswer[]): Scan {
 
 function allSay(
   answers: readonly ScannerAnswer[],
-  concern: Concern,
+  concern: ThreatKind,
   says: (finding: ScannerFinding) => boolean,
 ): boolean {
   const concerned = answers.filter(({ scanner }) => scanner.finds === concern);

@@ -6,11 +6,11 @@ import { frozen } from '../base/frozen.ts';
 import { parseJson } from '../base/schema.ts';
 import {
   bytesOf,
-  MOST_ANSWER,
+  MAX_RESPONSE_BYTES,
+  type ScanInput,
   type Scanner,
   ScannerFault,
   type ScannerFinding,
-  type Specimen,
   toHeaderText,
   toRules,
   toVirusName,
@@ -55,12 +55,12 @@ export function createRspamd({ url, hostname, spamAt, connections }: RspamdSetti
   });
 }
 
-function toRequestBody(body: Specimen['body']): Buffer | Readable {
+function toRequestBody(body: ScanInput['body']): Buffer | Readable {
   return body.kind === 'memory' ? Buffer.from(body.bytes) : Readable.from(bytesOf(body), { objectMode: false });
 }
 
 /** Leaves out what is unknown. */
-function headersOf({ id, envelope, recipients }: Specimen, hostname: string): Record<string, string | string[]> {
+function headersOf({ id, envelope, recipients }: ScanInput, hostname: string): Record<string, string | string[]> {
   const { address, helo, tls } = envelope.client;
   return {
     'queue-id': id,
@@ -78,7 +78,7 @@ async function readAll(body: AsyncIterable<Uint8Array>): Promise<string> {
   let length = 0;
   for await (const chunk of body) {
     length += chunk.length;
-    if (length > MOST_ANSWER) throw new ScannerFault(`it answered more than ${MOST_ANSWER} bytes`);
+    if (length > MAX_RESPONSE_BYTES) throw new ScannerFault(`it answered more than ${MAX_RESPONSE_BYTES} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString();

@@ -4,10 +4,10 @@ import type { Envelope } from '../mail/addresses/envelope.ts';
 import type { ScanRule } from '../mail/scan.ts';
 
 /** The threats that a scanner detects. */
-export type Concern = 'spam' | 'virus';
+export type ThreatKind = 'spam' | 'virus';
 
 /** A message to be scanned. */
-export interface Specimen {
+export interface ScanInput {
   readonly id: string;
   readonly envelope: Envelope;
   readonly recipients: readonly string[];
@@ -36,9 +36,9 @@ export interface ScannerFinding {
 export interface Scanner {
   /** As consumers, metrics and the log see it. */
   readonly name: string;
-  readonly finds: Concern;
+  readonly finds: ThreatKind;
   /** Throws ScannerFault, or an error of the system, if it got no usable answer. `signal` ends it at the deadline. */
-  scan(specimen: Specimen, signal: AbortSignal): Promise<ScannerFinding>;
+  scan(specimen: ScanInput, signal: AbortSignal): Promise<ScannerFinding>;
   /** Closes connections that are kept open. */
   stop(): Promise<void>;
 }
@@ -52,7 +52,7 @@ export class ScannerFault extends Error {
 }
 
 /** The most bytes that are read of an answer. */
-export const MOST_ANSWER = 1024 * 1024;
+export const MAX_RESPONSE_BYTES = 1024 * 1024;
 
 /** The bytes of a body. Those in memory are copied: their owner may free them while a connection is being closed. */
 export async function* bytesOf(body: Bytes): AsyncGenerator<Buffer> {
@@ -68,18 +68,18 @@ export function toHeaderText(text: string): string {
 }
 
 /** Limits of what is kept of an answer. */
-const MOST_RULES = 100;
-const MOST_NAME = 100;
-const MOST_DESCRIPTION = 300;
+const MAX_RULES = 100;
+const MAX_NAME = 100;
+const MAX_DESCRIPTION = 300;
 
 /** Rules, limited to the number and length that are kept with a message. */
 export function toRules(rules: Iterable<ScanRule>): readonly ScanRule[] {
-  return [...rules].slice(0, MOST_RULES).map(({ name, score, description }) => ({
-    name: name.slice(0, MOST_NAME),
+  return [...rules].slice(0, MAX_RULES).map(({ name, score, description }) => ({
+    name: name.slice(0, MAX_NAME),
     score,
-    description: description.slice(0, MOST_DESCRIPTION),
+    description: description.slice(0, MAX_DESCRIPTION),
   }));
 }
 
 /** The name of a virus, limited to the length that is kept. */
-export const toVirusName = (name: string): string => name.trim().slice(0, MOST_NAME);
+export const toVirusName = (name: string): string => name.trim().slice(0, MAX_NAME);

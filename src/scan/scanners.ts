@@ -1,7 +1,7 @@
 import { createClamd } from './clamd.ts';
 import { createMilter } from './milter.ts';
 import { createRspamd } from './rspamd.ts';
-import type { Concern, Scanner, ScannerAddress } from './scanner.ts';
+import type { Scanner, ScannerAddress, ThreatKind } from './scanner.ts';
 import { createSpamd } from './spamd.ts';
 
 interface ScannerSettings {
@@ -9,7 +9,7 @@ interface ScannerSettings {
   readonly rspamd: string;
   readonly spamd: ScannerAddress | null;
   readonly clamd: ScannerAddress | null;
-  readonly milters: readonly { readonly finds: Concern; readonly address: ScannerAddress }[];
+  readonly milters: readonly { readonly finds: ThreatKind; readonly address: ScannerAddress }[];
   /** The score from which a message is spam; null: the scanner decides. */
   readonly spamAt: number | null;
   /** Messages that are scanned at one time. */

@@ -1,14 +1,14 @@
 import { sizeOf } from '../base/bytes.ts';
-import { type Clock, inTime } from '../base/clock.ts';
+import { createBoundedCache } from '../base/cache.ts';
+import { type Clock, withTimeout } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createMemory } from '../base/memory.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
-import { createAsking } from './asking.ts';
 import { combineAnswers, unscanned } from './result.ts';
-import type { Scanner, Specimen } from './scanner.ts';
+import { createScannerRunner } from './run-scanners.ts';
+import type { ScanInput, Scanner } from './scanner.ts';
 
 interface ScanningSettings {
   /** Milliseconds that one scanner has for one message. */
@@ -37,7 +37,7 @@ type ScanOutcome =
  * The scan of a message before acceptance, or why it must be refused. unscanned: temporarily, because a scanner is away
  * · unwanted: by a scanner.
  */
-type AtTheDoor =
+type PreAcceptanceResult =
   | { readonly scan: Scan; readonly refused?: undefined }
   | { readonly scan?: undefined; readonly refused: 'unscanned' | 'unwanted' };
 
@@ -60,17 +60,17 @@ const LONGEST_LOOK = 2000;
 
 export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
   const { spool, time, clock, log } = deps;
-  const asking = createAsking(settings, deps);
+  const runner = createScannerRunner(settings, deps);
   const places = createPlaces(settings.concurrency, clock);
   const inFlight = new Map<string, Promise<ScanOutcome>>();
-  const failures = createMemory<number>({ most: COUNTED });
+  const failures = createBoundedCache<number>({ most: COUNTED });
 
   const leftOf = (from: number): number => settings.waitMs - time.age(from);
 
   /** Milliseconds until a delivery should be retried; 0: its message may be scanned now, or can wait no longer. */
   function waitOf(from: number): number {
     const left = leftOf(from);
-    const away = asking.delay();
+    const away = runner.delay();
     if (away > 0 && left > 0) return Math.min(away, left);
     const leftForPlace = left + settings.timeoutMs;
     return places.full() && leftForPlace > 0 ? Math.min(places.delay(), leftForPlace) : 0;
@@ -83,25 +83,25 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     return { at: clock.now() + Math.min(FIRST_RETRY * 2 ** count, LONGEST_RETRY, left) };
   }
 
-  async function scan(specimen: Specimen, from: number): Promise<ScanOutcome> {
+  async function scan(specimen: ScanInput, from: number): Promise<ScanOutcome> {
     if (sizeOf(specimen.body) > settings.maxBytes) return keep(specimen, unscanned(TOO_LARGE));
     const wait = waitOf(from);
     if (wait > 0) return { at: clock.now() + wait };
     if (places.full()) return keep(specimen, unscanned(TOO_BUSY));
-    const answers = await places.hold(() => asking.ask(specimen));
+    const answers = await places.hold(() => runner.scan(specimen));
     if (!answers) return { at: clock.now() };
     if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(specimen.id, leftOf(from));
     return keep(specimen, combineAnswers(answers));
   }
 
-  async function keep({ id }: Specimen, scan: Scan): Promise<ScanOutcome> {
+  async function keep({ id }: ScanInput, scan: Scan): Promise<ScanOutcome> {
     failures.delete(id);
     if (scan.reason !== null) log.warn('scan.unknown', { message: id, reason: scan.reason });
     return { scan: await spool.keepScan(id, scan) };
   }
 
   /** Begins a scan that continues when its delivery no longer waits for it. */
-  function begin(specimen: Specimen, from: number): Promise<ScanOutcome> {
+  function begin(specimen: ScanInput, from: number): Promise<ScanOutcome> {
     const begun = scan(specimen, from).finally(() => inFlight.delete(specimen.id));
     begun.catch(() => {}); // the next delivery begins another one
     inFlight.set(specimen.id, begun);
@@ -109,9 +109,9 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
   }
 
   /** Undefined if a scanner is away, or all are busy for longer than one message may take. */
-  async function askNow(specimen: Specimen) {
-    if (!(await places.free(settings.timeoutMs)) || asking.delay() > 0) return undefined;
-    return places.hold(() => asking.ask(specimen));
+  async function askNow(specimen: ScanInput) {
+    if (!(await places.free(settings.timeoutMs)) || runner.delay() > 0) return undefined;
+    return places.hold(() => runner.scan(specimen));
   }
 
   /** When to retry a delivery whose message is being scanned. */
@@ -131,26 +131,26 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
      * Scans a message, or returns when to retry. `from`: since when its delivery waits. The scanners may still read the
      * body afterwards.
      */
-    async of(specimen: Specimen, from: number): Promise<ScanOutcome> {
+    async of(specimen: ScanInput, from: number): Promise<ScanOutcome> {
       const scanned = inFlight.get(specimen.id) ?? begin(specimen, from);
-      return (await inTime(clock, PATIENCE, scanned)) ?? { at: soon() };
+      return (await withTimeout(clock, PATIENCE, scanned)) ?? { at: soon() };
     },
     /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
     waitsFor(messageId: string): string | undefined {
-      const away = asking.away();
+      const away = runner.away();
       if (away.length > 0) return `${away.join(' and ')} ${away.length === 1 ? 'does' : 'do'} not answer`;
       if (inFlight.has(messageId)) return 'it is being scanned';
       if (failures.get(messageId) !== undefined) return 'it could not be scanned, and is scanned again';
       return places.full() ? 'all are busy' : undefined;
     },
-    /** As `atTheDoor`, but without refusing: undefined if a scanner is away, or all are busy. */
-    async now(specimen: Specimen): Promise<Scan | undefined> {
+    /** As `beforeAcceptance`, but without refusing: undefined if a scanner is away, or all are busy. */
+    async now(specimen: ScanInput): Promise<Scan | undefined> {
       if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
       const answers = await askNow(specimen);
       return !answers || answers.some(({ again }) => again) ? undefined : combineAnswers(answers);
     },
     /** Scans a message before it is accepted. */
-    async atTheDoor(specimen: Specimen): Promise<AtTheDoor> {
+    async beforeAcceptance(specimen: ScanInput): Promise<PreAcceptanceResult> {
       if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
       const answers = await askNow(specimen);
       if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
@@ -159,7 +159,7 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     },
     /** Ends all scans and closes connections. */
     async stop() {
-      await asking.stop();
+      await runner.stop();
       await Promise.allSettled(inFlight.values());
     },
   });

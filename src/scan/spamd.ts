@@ -4,11 +4,11 @@ import type { ScanRule } from '../mail/scan.ts';
 import { exchange } from './exchange.ts';
 import {
   bytesOf,
+  type ScanInput,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
   type ScannerFinding,
-  type Specimen,
   toHeaderText,
   toRules,
 } from './scanner.ts';
@@ -31,7 +31,7 @@ export function createSpamd({ address, spamAt }: SpamdSettings): Scanner {
 }
 
 /** It learns the client and HELO from our Received line, and MAIL FROM from Return-Path. */
-async function* request({ envelope, trace, body }: Specimen): AsyncGenerator<Buffer> {
+async function* request({ envelope, trace, body }: ScanInput): AsyncGenerator<Buffer> {
   const lead = Buffer.from(`Return-Path: <${toHeaderText(envelope.mailFrom)}>\r\n`, 'latin1');
   const received = Buffer.from(trace);
   const length = lead.length + received.length + sizeOf(body);

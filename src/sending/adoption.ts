@@ -1,9 +1,9 @@
 import { createLoop, DAY_MS } from '../base/clock.ts';
+import { mapConcurrently } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
-import { type Ids, messageOf } from '../base/ids.ts';
+import { type Ids, messageIdOf } from '../base/ids.ts';
 import type { Service, Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
-import { atOnce } from '../base/turns.ts';
 import { sentId } from '../mail/addresses/return-address.ts';
 import { type CopiedMessage, fromCopy } from '../queue/copied-message.ts';
 import { type Delivery, type NewMessage, type Spool, writeAll } from '../queue/delivery.ts';
@@ -80,7 +80,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
         if (!next) break;
         const rest = await store.copies.many({ host: id, epoch: past, message: next.message });
         const rows = new Map([...page, ...rest].map((row) => [row.id, row]));
-        for (const outcome of await atOnce(messagesOf([...rows.values()]), attempt)) count[outcome]++;
+        for (const outcome of await mapConcurrently(messagesOf([...rows.values()]), attempt)) count[outcome]++;
         if (count.away > 0) throw new StoreAway('copies could not be read or changed');
         last = [...rows.keys()].toSorted().at(-1) ?? next.id;
       }
@@ -113,7 +113,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     const epoch = member.epoch();
     const isClaimed = first.kind === 'outbound';
     const copied = rows.flatMap(({ deliveries }) => deliveries);
-    const known = await atOnce(copied, async ({ id }) => (await spool.delivery(id))?.messageId);
+    const known = await mapConcurrently(copied, async ({ id }) => (await spool.delivery(id))?.messageId);
     const fresh = copied.filter((_, at) => known[at] === undefined);
     let message = known.find((id) => id !== undefined) ?? found.id;
     if (fresh.length > 0) {
@@ -125,10 +125,10 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     }
     // Before the rows are ours, so that the copy is removed when the mail ends.
     if (!isClaimed) await spool.copies.start([{ messageId: message, id: first.id, epoch }]);
-    const taken = await atOnce(rows, async ({ id, host, epoch: past, deliveries }) => {
+    const taken = await mapConcurrently(rows, async ({ id, host, epoch: past, deliveries }) => {
       if (host !== member.id() && !(await store.copies.change({ id, host, epoch: past }, { host: member.id(), epoch })))
         return true;
-      return !(await atOnce(deliveries, restore)).includes(false);
+      return !(await mapConcurrently(deliveries, restore)).includes(false);
     });
     return !taken.includes(false);
   }
@@ -141,7 +141,10 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
   }
 
   async function put(message: CopiedMessage, copied: readonly CopiedDelivery[]): Promise<boolean> {
-    const deliveries = await atOnce(copied, async (one) => ({ ...(await deliveryOf(one)), messageId: message.id }));
+    const deliveries = await mapConcurrently(copied, async (one) => ({
+      ...(await deliveryOf(one)),
+      messageId: message.id,
+    }));
     // The time is by the clock of the host that accepted it, which may be ahead of ours.
     const receivedAt = Math.min(message.receivedAt, clock.now());
     return (await spool.accept(await onDisk({ ...message, receivedAt }), deliveries)) === 'accepted';
@@ -162,7 +165,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
       delivery === undefined
         ? await store.copies.one({ message })
         : // A row of outgoing mail is one delivery; a row of inbound mail is a message as it was accepted.
-          ((await store.copies.one({ id: delivery })) ?? (await store.copies.one({ id: messageOf(delivery) })));
+          ((await store.copies.one({ id: delivery })) ?? (await store.copies.one({ id: messageIdOf(delivery) })));
     return row && (await rescued(row, message, delivery));
   }
 
@@ -243,7 +246,7 @@ export function tendCopiesTask({ store, spool, copies, others, member, clock, ad
     if (other) return other.tend(row);
     // Mail from before this host was adopted is decided when it is due.
     if (row.epoch !== member.epoch()) return undefined;
-    const known = await atOnce(row.deliveries, ({ id }) => spool.delivery(id));
+    const known = await mapConcurrently(row.deliveries, ({ id }) => spool.delivery(id));
     if (known.every((delivery) => delivery === undefined)) return (await adoption.take([row])) ? 'taken' : undefined;
     const lost = known.flatMap((one) => (one && isLost(one) ? [one] : []));
     if (lost.length > 0 && row.state !== 'settled') return (await adoption.revive(row, lost)) ? 'taken' : undefined;

@@ -1,6 +1,6 @@
+import { mapConcurrently } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
-import { atOnce } from '../base/turns.ts';
 import type { Envelope } from '../mail/addresses/envelope.ts';
 import { type CopiedMessage, fromContent, toContent, toParts } from '../queue/copied-message.ts';
 import type { Delivery, Settlement } from '../queue/delivery.ts';
@@ -96,25 +96,27 @@ export function createCopies({ mode }: CopiesSettings, { store, member, clock, l
       const parts = isInline ? [] : toParts(content);
       for (const [at, text] of parts.entries())
         await copyParts.insert({ id: copyPartId(message.id, at), message: message.id, text, createdAt });
-      await atOnce(deliveries, ({ id, kind, messageId, account, url, routeId, pattern, recipient, notBefore = null }) =>
-        copies.insert({
-          id,
-          kind,
-          message: messageId,
-          host: member.id(),
-          epoch,
-          state: null,
-          result: null,
-          deliveries: [{ id, messageId, account, url, routeId, pattern, recipient, notBefore }],
-          content: isInline ? content : null,
-          parts: parts.length,
-          createdAt,
-        }),
+      await mapConcurrently(
+        deliveries,
+        ({ id, kind, messageId, account, url, routeId, pattern, recipient, notBefore = null }) =>
+          copies.insert({
+            id,
+            kind,
+            message: messageId,
+            host: member.id(),
+            epoch,
+            state: null,
+            result: null,
+            deliveries: [{ id, messageId, account, url, routeId, pattern, recipient, notBefore }],
+            content: isInline ? content : null,
+            parts: parts.length,
+            createdAt,
+          }),
       );
     },
     /** Takes back the copy of mail that was not accepted. */
     async unwrite(envelope: Envelope, deliveries: readonly Delivery[]) {
-      if (envelope.copiedIn !== undefined) await atOnce(deliveries, ({ id }) => remove({ id, state: null }));
+      if (envelope.copiedIn !== undefined) await mapConcurrently(deliveries, ({ id }) => remove({ id, state: null }));
     },
     /** Reads the message of a row. Undefined if a part is missing: the row is kept then. */
     async read({ message, content, parts }: CopyRow): Promise<CopiedMessage | undefined> {

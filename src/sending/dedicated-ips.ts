@@ -1,5 +1,5 @@
 import { type Clock, DAY_MS, MINUTE_MS } from '../base/clock.ts';
-import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
+import { MAX_TESTED, type Task, testDue } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { checkA, checkPtr } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -18,7 +18,7 @@ import {
   rewrite,
 } from '../store/rows/ips.ts';
 import type { Store } from '../store/store.ts';
-import { warmupEnd } from './carry/sources.ts';
+import { warmupEnd } from './transport/sources.ts';
 
 export interface ProvisioningSettings {
   /** Parent domain for addresses without a name of their own. */
@@ -36,7 +36,7 @@ type AssignedRequest = IpRequestRow & { readonly ip: string; readonly claim: str
 
 /** The interval of log entries about requests that wait for an empty inventory. Milliseconds. */
 const REMIND_MS = 3_600_000;
-const MOST_AT_ONCE = 1000;
+const MAX_AT_ONCE = 1000;
 
 /**
  * Assigns inventory addresses to requests, oldest first, and takes back released ones.
@@ -65,7 +65,7 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
   return {
     async run(ending) {
       let given = 0;
-      for (const begun of await store.ipRequests.many({ ip: { exists: true } }, { limit: MOST_AT_ONCE })) {
+      for (const begun of await store.ipRequests.many({ ip: { exists: true } }, { limit: MAX_AT_ONCE })) {
         if (await tryGive(begun)) given++;
       }
       for (;;) {
@@ -74,7 +74,7 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
         if (await tryGive(next)) given++;
       }
       const returned = await collect(settings, deps);
-      const waiting = (await store.ipRequests.many({}, { limit: MOST_AT_ONCE })).length;
+      const waiting = (await store.ipRequests.many({}, { limit: MAX_AT_ONCE })).length;
       if (given + returned === 0 && (waiting === 0 || !remind())) return undefined;
       return {
         given,
@@ -181,7 +181,7 @@ async function collect(
   { store, clock, ids, log }: ProvisioningDeps,
 ): Promise<number> {
   let returned = 0;
-  const released = await store.ips.many({ releasedAt: { exists: true } }, { limit: MOST_AT_ONCE });
+  const released = await store.ips.many({ releasedAt: { exists: true } }, { limit: MAX_AT_ONCE });
   for (const { id, account, claim, releasedAt } of released) {
     // The request was fulfilled, even if a crash prevented its deletion; nothing shows that once it is reassigned.
     await store.ipRequests.remove({ id: account, token: claim });
@@ -272,7 +272,7 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
     async run(ending) {
       const due = await store.ips.many(
         { customTestAt: { range: { lte: new Date(clock.now()) } } },
-        { sort: 'customTestAt', limit: MOST_TESTED },
+        { sort: 'customTestAt', limit: MAX_TESTED },
       );
       const found = await testDue(due, retest, ending);
       return found && found.changed > 0 ? found : undefined;

@@ -1,5 +1,5 @@
 import MailComposer from 'nodemailer/lib/mail-composer';
-import { AGREE_MS, type Clock, DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
+import { type Clock, DAY_MS, HOUR_MS, MAX_CLOCK_SKEW_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -11,7 +11,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
 import type { SignOwn } from './signing.ts';
-import type { MailCarrier, Mailer, MailOutcome, NoticeMail } from './types.ts';
+import type { Mailer, MailOutcome, MailTransport, NoticeMail } from './types.ts';
 
 interface NoticeDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   /** The sender of notices (`mail.from`), who also gets their bounces. */
@@ -113,10 +113,10 @@ async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<r
   );
   if (due.length > 0) return due;
   const far = await notices.many(
-    { state: 'waiting', dueAt: { range: { gt: new Date(now + CLAIM_MS + AGREE_MS) } } },
+    { state: 'waiting', dueAt: { range: { gt: new Date(now + CLAIM_MS + MAX_CLOCK_SKEW_MS) } } },
     { sort: 'dueAt', limit: LOOK_AHEAD },
   );
-  return far.filter((row) => row.dueAt.getTime() > now + backoff(row.attempts) + AGREE_MS).slice(0, AT_ONCE);
+  return far.filter((row) => row.dueAt.getTime() > now + backoff(row.attempts) + MAX_CLOCK_SKEW_MS).slice(0, AT_ONCE);
 }
 
 /** The backoff after this number of attempts, in milliseconds. */
@@ -229,7 +229,7 @@ interface MailerSettings {
 /** Composes notices and sends them. */
 export function createMailer(
   { hostname, from }: MailerSettings,
-  { carrier, signOwn }: { readonly carrier: MailCarrier; readonly signOwn: SignOwn },
+  { carrier, signOwn }: { readonly carrier: MailTransport; readonly signOwn: SignOwn },
 ): Mailer {
   const compose = (mail: NoticeMail): Promise<Buffer> =>
     new MailComposer({
@@ -250,7 +250,7 @@ export function createMailer(
   return frozen({
     async send(mail) {
       return toOutcome(
-        await carrier.carry({
+        await carrier.send({
           composed: { bytes: await signOwn(await compose(mail)), mailFrom: from, links: [] },
           recipient: mail.to,
           sourceAddresses: [],
@@ -311,7 +311,7 @@ async function takePlace(
     if ((await quotas.insert({ id, until })) === 'inserted') return { id, until };
     if (await quotas.change({ id, until: { range: { lte: now } } }, { until })) return { id, until };
     // No valid place is held this long: the clock was ahead when it was taken.
-    if (await quotas.change({ id, until: { range: { gt: new Date(until.getTime() + AGREE_MS) } } }, { until }))
+    if (await quotas.change({ id, until: { range: { gt: new Date(until.getTime() + MAX_CLOCK_SKEW_MS) } } }, { until }))
       return { id, until };
   }
   return undefined;

@@ -1,12 +1,12 @@
 import { hash } from 'node:crypto';
 import { DAY_MS } from '../base/clock.ts';
+import { mapConcurrently, runToEnd } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
-import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
 import { sentId } from '../mail/addresses/return-address.ts';
 import { bounceDetail, classifyReply } from '../mail/bounce.ts';
-import { namesInReply } from '../mail/replies/sent-names.ts';
+import { namesInSmtpReply } from '../mail/replies/sent-names.ts';
 import type { Message, SendReport, Spool } from '../queue/delivery.ts';
 import { isFinal, type MailAttempt, type Settled } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -84,7 +84,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
     const found = await spool.reports(BATCH + stubborn.size);
     const ready = found.filter(({ id }) => (stubborn.get(id) ?? now) <= now).slice(0, BATCH);
     const turns = new Map<string, Promise<unknown>>();
-    const told = await atOnce(ready, (report) => {
+    const told = await mapConcurrently(ready, (report) => {
       // Reports on one message are recorded in order.
       const about = readReport(report)?.event.message ?? report.id;
       const mine = Promise.resolve(turns.get(about)).then(() => tell(report));
@@ -93,7 +93,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
     });
     const recorded = ready.filter((_, n) => told[n] === true);
     // Before the queue forgets the reports, because a remaining copy could be taken over.
-    await atOnce(recorded, async (report) => {
+    await mapConcurrently(recorded, async (report) => {
       const copy = readReport(report)?.copy;
       if (copy !== undefined) await copies.ended(copy);
     });
@@ -188,7 +188,7 @@ export function toReport(
 ): SendReport {
   const { id, account } = delivery;
   const outgoing = message?.envelope.outgoing;
-  const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
+  const sent = message && outgoing ? runToEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
   const body: Body = {
     event: { account, message: sentId(id), kind, at, detail, ...(links && { links }), ...(names && { names }) },
     sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },
@@ -217,7 +217,7 @@ export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'ou
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
   const detail = { diag: wordsOf(attempt), ...placesOf(attempt) };
   if (outcome !== 'delivered') return { kind: 'deferral', detail };
-  const names = attempt.kind === 'answered' && attempt.relayed ? namesInReply(attempt.diag) : [];
+  const names = attempt.kind === 'answered' && attempt.relayed ? namesInSmtpReply(attempt.diag) : [];
   return { kind: 'send', detail, ...(names.length > 0 && { names }) };
 }
 

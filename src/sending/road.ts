@@ -18,13 +18,13 @@ import {
 import type { Waiting } from '../queue/schedule/waiting.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { Sources } from './carry/sources.ts';
 import { type Copies, type CopyClaim, stateOf } from './copies.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
-import type { Leaving } from './leave.ts';
 import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
-import type { ComposeJob, Composer, ComposeSettings, MailCarrier } from './types.ts';
+import type { SendingQuota } from './sending-quota.ts';
+import type { Sources } from './transport/sources.ts';
+import type { ComposeJob, Composer, ComposeSettings, MailTransport } from './types.ts';
 
 // Delivers the kind `outbound`: accounts' mail, composed for each recipient and sent to a server of its domain.
 
@@ -33,11 +33,11 @@ type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dki
 
 /** The parts that only outbound mail needs. */
 export interface OutboundParts {
-  readonly leaving: Pick<Leaving, 'mayLeave'>;
+  readonly sendingQuota: Pick<SendingQuota, 'mayLeave'>;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly copies: Pick<Copies, 'claim' | 'holds' | 'record' | 'write'>;
   readonly sources: Sources;
-  readonly mailCarrier: MailCarrier;
+  readonly mailCarrier: MailTransport;
   readonly signerOf: SignerOf;
   /** Whether the account may still write as the sender, which can change until mail is sent. Throws `StoreAway`. */
   readonly mayWriteFrom: OwnDomains['mayWriteFrom'];
@@ -80,7 +80,7 @@ const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 const UNSURE_MS = 2000;
 
 export function createOutboundRoad(settings: OutboundRoadSettings, deps: OutboundRoadDeps): Road {
-  const { spool, leaving, scheduling, copies, clock, log, time } = deps;
+  const { spool, sendingQuota, scheduling, copies, clock, log, time } = deps;
   const limit = settings.maxAgeHours * 3_600_000;
   const count = createResultMeters(deps.metrics);
 
@@ -88,7 +88,12 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     try {
       const found = await load(waiting);
       if (!found) return await end(waiting, undefined, 'dropped', LOST, null);
-      const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
+      const leave = await sendingQuota.mayLeave(
+        waiting.delivery.account,
+        found.outgoing,
+        waiting.budgetFrom,
+        clock.now(),
+      );
       if (leave.kind === 'later' && !isOver(waiting)) return putOff(waiting, leave.at);
       const lease = await leaseOf(waiting, found);
       if (lease.kind !== 'ours') return stepBack(waiting, lease);
@@ -190,7 +195,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
         // It may have waited for its turn.
         if (!copies.holds(lease)) return sameFor([waiting], { kind: 'put off', at: clock.now() + UNSURE_MS });
         isSent = true;
-        const attempt = await deps.mailCarrier.carry({ composed, recipient, sourceAddresses });
+        const attempt = await deps.mailCarrier.send({ composed, recipient, sourceAddresses });
         return sameFor([waiting], await settle(waiting, found, composed.links, attempt, endpoint));
       },
       async release() {

@@ -1,5 +1,5 @@
+import { createReadCache } from '../base/cache.ts';
 import { frozen } from '../base/frozen.ts';
-import { createRecent } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Recorder } from '../events/record.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
@@ -31,13 +31,13 @@ const FRESH_MS = 60_000;
 
 /** Builds the parts of outbound delivery that use the store, and the reporter that records results there. */
 export function createSending({ hostname }: { readonly hostname: string }, deps: SendingDeps) {
-  const { store, clock, tokenSecret, customDomains, leaving, scheduling, copies, sources, mailCarrier } = deps;
+  const { store, clock, tokenSecret, customDomains, sendingQuota, scheduling, copies, sources, mailCarrier } = deps;
   const reporter = createReporter(deps);
-  const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
+  const numbers = createReadCache(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
   return frozen({
     reporter,
     mail: {
-      leaving,
+      sendingQuota,
       scheduling,
       copies,
       sources,

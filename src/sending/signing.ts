@@ -1,7 +1,7 @@
 import { createPrivateKey } from 'node:crypto';
-import { inTime, toTimestamp } from '../base/clock.ts';
+import { createReadCache } from '../base/cache.ts';
+import { toTimestamp, withTimeout } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createRecent } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
 import { domainOf, toAsciiDomain } from '../mail/addresses/address.ts';
 import { withSendableHeader } from '../mail/compose/sendable.ts';
@@ -46,8 +46,8 @@ const TOLD_MS = 3_600_000;
 export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps: SigningDeps) {
   const { store, keys, freshTests, clock, log } = deps;
   const now = () => new Date(clock.now());
-  const known = createRecent(find, FRESH_MS);
-  const told = createRecent(async (key) => {
+  const known = createReadCache(find, FRESH_MS);
+  const told = createReadCache(async (key) => {
     const { account, domain, why } = JSON.parse(key);
     log.warn('message.unsigned', { account, domain, signed_by: ownDomain || null, reason: why });
   }, TOLD_MS);
@@ -72,7 +72,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
     const row = await store.senderDomains.one({ id: senderDomainId(account, domain) });
     if (!row || row.verifiedAt === null || (row.spfValid === true && row.dkimValid === true)) return row;
     const test = freshTests.test(row).catch(() => row);
-    return (await inTime(clock, TEST_MS, test)) ?? row;
+    return (await withTimeout(clock, TEST_MS, test)) ?? row;
   }
 
   async function signAs(domain: string): Promise<NonNullable<Signer>> {

@@ -1,12 +1,12 @@
+import { mapConcurrently, runInSlices, type SlicedWork } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Tools } from '../base/tools.ts';
-import { atOnce, inSlices, type SlicedWork } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
 import { type Recipient, readRecipient } from '../mail/addresses/address.ts';
-import { isPlainAuthor } from '../mail/addresses/author.ts';
+import { isUnambiguousAddress } from '../mail/addresses/author.ts';
 import { type DsnRequest, type Envelope, traceLine } from '../mail/addresses/envelope.ts';
 import { sentId } from '../mail/addresses/return-address.ts';
 import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
@@ -17,7 +17,7 @@ import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
 import type { Copies } from './copies.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
-import type { Leaving } from './leave.ts';
+import type { SendingQuota } from './sending-quota.ts';
 import type { Signing } from './signing.ts';
 import type { RecipientOutcome, SigningOutlook, Submission, SubmitOutcome } from './types.ts';
 
@@ -34,7 +34,7 @@ interface SubmitDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly lists: Pick<Lists, 'suppression'>;
   readonly copies: Pick<Copies, 'epochForNew' | 'write' | 'unwrite'>;
   readonly recorder: Recorder;
-  readonly leaving: Pick<Leaving, 'heldBecause'>;
+  readonly sendingQuota: Pick<SendingQuota, 'heldBecause'>;
   readonly ownDomains: OwnDomains;
   readonly signing: Pick<Signing, 'outlookOf'>;
   readonly ids: Pick<Ids, 'message'>;
@@ -119,7 +119,7 @@ function createCount(metrics: Metrics): (sorted: SortedSubmission, size: number)
 async function sort(
   submission: Submission,
   { returnDomain }: SubmitSettings,
-  { lists, clock, ids, leaving }: SubmitDeps,
+  { lists, clock, ids, sendingQuota }: SubmitDeps,
 ): Promise<SortedSubmission> {
   const { account, recipients, sendAt, outgoing } = submission;
   const { subaccount } = outgoing;
@@ -130,8 +130,8 @@ async function sort(
   const deliveries: Delivery[] = [];
   const suppressed: { delivery: Delivery; reason: string }[] = [];
   const wanted = distinct(recipients);
-  const queuedReason = (await leaving.heldBecause(account, outgoing, receivedAt)) ?? 'sending-backlog';
-  const found = await atOnce(
+  const queuedReason = (await sendingQuota.heldBecause(account, outgoing, receivedAt)) ?? 'sending-backlog';
+  const found = await mapConcurrently(
     wanted,
     async ({ read }) => read && lists.suppression(account, read.recipient, subaccount, new Date(receivedAt)),
   );
@@ -167,7 +167,7 @@ async function sort(
   }
   const rows = new Map<string, NewSentMessage>();
   for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
-    rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
+    rows.set(delivery.id, await runInSlices(makingSentMessage(outgoing, delivery, receivedAt)));
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
 }
 
@@ -188,7 +188,7 @@ async function foreignAuthor(
   { account, outgoing: { sender }, otherAuthors }: Submission,
   { ownDomains }: SubmitDeps,
 ): Promise<string | undefined> {
-  if (!isPlainAuthor(sender)) return sender;
+  if (!isUnambiguousAddress(sender)) return sender;
   for (const author of new Set([sender, ...otherAuthors]))
     if (!(await ownDomains.mayWriteFrom(account, author))) return author;
   return undefined;
@@ -298,7 +298,7 @@ async function schedule(
   }: SortedSubmission,
   { store }: SubmitDeps,
 ): Promise<void> {
-  await atOnce(
+  await mapConcurrently(
     deliveries.filter(({ notBefore }) => notBefore !== undefined),
     ({ id, recipient, notBefore = receivedAt }) =>
       store.scheduled.insert({
@@ -316,7 +316,7 @@ async function schedule(
 }
 
 async function unschedule({ deliveries }: SortedSubmission, { store }: SubmitDeps): Promise<void> {
-  await atOnce(
+  await mapConcurrently(
     deliveries.filter(({ notBefore }) => notBefore !== undefined),
     ({ id }) => store.scheduled.remove({ id: sentId(id) }),
   );
@@ -332,10 +332,10 @@ async function recordAll(
 ): Promise<void> {
   try {
     const rowOf = (delivery: Delivery) => rows.get(delivery.id);
-    await atOnce(deliveries.map(rowOf), async (row) => {
+    await mapConcurrently(deliveries.map(rowOf), async (row) => {
       if (row) await recorder.begin(row);
     });
-    await atOnce(suppressed, async ({ delivery, reason }) => {
+    await mapConcurrently(suppressed, async ({ delivery, reason }) => {
       const row = rowOf(delivery);
       if (!row) return;
       await recorder.begin(row);

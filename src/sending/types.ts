@@ -127,8 +127,8 @@ export interface Composer {
 }
 
 /** Delivers a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
-export interface MailCarrier {
-  carry(mail: {
+export interface MailTransport {
+  send(mail: {
     readonly composed: ComposedMessage;
     readonly recipient: string;
     readonly sourceAddresses: readonly string[];

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { networkOf, SITE_TIMES, siteOf } from '../base/networks.ts';
+import { networkOf, SITE_LIMIT_FACTOR, siteOf } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
 import type { ListenerSettings } from './listener.ts';
@@ -26,29 +26,29 @@ export type AdmissionResult =
  * The activity of a session, which decides whether it yields to a new client. slow: in DATA, with hardly any bytes
  * arriving · mail: it waits for the next message after an accepted one · login: it belongs to an account.
  */
-export type Doing = 'waiting' | 'data' | 'slow' | 'mail' | 'login';
+export type SessionActivity = 'waiting' | 'data' | 'slow' | 'mail' | 'login';
 
 /** The place of one session. */
 export interface SessionPlace {
   /** Counts the client that the proxy has named. A refusal releases the place. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
-  doing(what: Doing): void;
+  doing(what: SessionActivity): void;
   /** `end` is called when the place is given to a new client. */
-  whenTaken(end: () => void): void;
+  onEvicted(end: () => void): void;
   /** Releases the place; may be called again. */
   leave(): void;
 }
 
 /** `Admission` on the main thread, which answers synchronously. */
-export interface Counting extends Admission {
-  enter(client: string, behindProxy: boolean): CountedEntry;
+export interface LocalAdmission extends Admission {
+  enter(client: string, behindProxy: boolean): LocalEntry;
   /** Counts and logs a client that is rejected for another reason. */
   refuse(refused: Reply, client: string): { readonly refused: Reply };
 }
 
-type CountedEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: CountedPlace };
+type LocalEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: LocalPlace };
 
-export interface CountedPlace extends SessionPlace {
+export interface LocalPlace extends SessionPlace {
   nameClient(client: string): Reply | undefined;
 }
 
@@ -60,7 +60,7 @@ interface AdmissionParts extends Pick<Tools, 'clock' | 'log'> {
 }
 
 /** The record of a rejected connection, which has sent nothing yet. */
-const NOT_LET_IN = {
+const REJECTED_CONNECTION = {
   what: 'refused',
   session: null,
   transaction: null,
@@ -78,7 +78,7 @@ const QUIET_MS = 1_000;
 export function createAdmission(
   settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress' | 'maxLoopLagMs'>,
   { listener, clock, log, notes, meters }: AdmissionParts,
-): Counting {
+): LocalAdmission {
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
   const places = createPlaces(settings, clock);
   let loggedAt = -Infinity;
@@ -90,11 +90,11 @@ export function createAdmission(
     meters.refused(refused);
     const reply = refused.line.trimEnd();
     write('smtp.refused', { client, reply });
-    notes.note({ ...NOT_LET_IN, at: clock.now(), listener, reply, reason: refusalReason(refused), client });
+    notes.note({ ...REJECTED_CONNECTION, at: clock.now(), listener, reply, reason: refusalReason(refused), client });
     return { refused };
   }
 
-  function placeOf(held: Held): CountedPlace {
+  function placeOf(held: Held): LocalPlace {
     return frozen({
       nameClient(client) {
         const refused = places.nameClient(held, client);
@@ -102,7 +102,7 @@ export function createAdmission(
         return refused && refuse(refused, client).refused;
       },
       doing: (what) => places.doing(held, what),
-      whenTaken(end) {
+      onEvicted(end) {
         held.end = end;
       },
       leave: () => places.leave(held),
@@ -114,7 +114,7 @@ export function createAdmission(
     close: lag.stop,
     refuse,
     crowded: places.crowded,
-    enter(client, behindProxy): CountedEntry {
+    enter(client, behindProxy): LocalEntry {
       const entered = lag.lagging() ? REFUSALS.busy : places.enter(behindProxy ? undefined : client);
       return 'code' in entered ? refuse(entered, client) : { place: placeOf(entered) };
     },
@@ -134,7 +134,7 @@ interface Held {
 }
 
 /** The share of taken places from which on timeouts are short. */
-const CROWD = 0.8;
+const CROWDED_SHARE = 0.8;
 
 /**
  * Counts sessions: in total, by address and by site. If all places are taken, a new client gets that of the session
@@ -158,16 +158,16 @@ function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessi
     const client = { network: networkOf(address), site: siteOf(address) };
     const isOver =
       networks.of(client.network) >= maxSessionsPerAddress ||
-      sites.of(client.site) >= maxSessionsPerAddress * SITE_TIMES;
+      sites.of(client.site) >= maxSessionsPerAddress * SITE_LIMIT_FACTOR;
     if (isOver) return all.size > maxSessions ? REFUSALS.tooManySessions : REFUSALS.tooManyFromAddress;
     networks.add(client.network);
     sites.add(client.site);
     held.client = client;
-    return all.size <= maxSessions || takeOneFor(client.site) ? undefined : REFUSALS.tooManySessions;
+    return all.size <= maxSessions || evictFor(client.site) ? undefined : REFUSALS.tooManySessions;
   }
 
   /** Ends the session that has the least claim to its place; false if none may be ended. */
-  function takeOneFor(site: string): boolean {
+  function evictFor(site: string): boolean {
     const now = clock.monotonic();
     let least: Held | undefined;
     let leastClass = Infinity;
@@ -188,7 +188,7 @@ function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessi
   }
 
   return frozen({
-    crowded: () => all.size >= maxSessions * CROWD,
+    crowded: () => all.size >= maxSessions * CROWDED_SHARE,
     /** Takes a place, or returns a refusal. */
     enter(address: string | undefined): Held | Reply {
       const held: Held = {
@@ -207,7 +207,7 @@ function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessi
       return refused;
     },
     nameClient,
-    doing(held: Held, what: Doing): void {
+    doing(held: Held, what: SessionActivity): void {
       if (what === 'login') held.loggedIn = true;
       else if (what === 'mail') {
         held.doing = 'waiting';

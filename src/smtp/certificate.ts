@@ -3,7 +3,7 @@ import { X509Certificate } from 'node:crypto';
 // Checks our own certificate. A faulty one is used all the same: mail still arrives encrypted from senders that do not
 // verify it.
 
-interface Judged {
+interface CheckedCertificate {
   /** Its fault, as a predicate; undefined if it has none. */
   readonly fault: string | undefined;
   /** Whether its names cover ours. */
@@ -11,7 +11,7 @@ interface Judged {
 }
 
 /** `pem`: the certificate, or its chain with it at the start. `now`: milliseconds since 1970. */
-export function judgeCertificate(pem: string, hostname: string, now: number): Judged {
+export function checkCertificate(pem: string, hostname: string, now: number): CheckedCertificate {
   const cert = new X509Certificate(pem);
   const covers = isCertificateFor(cert, hostname);
   return {

@@ -33,7 +33,7 @@ import type { CommandAnswer } from './verbs.ts';
 
 /** How long a stop waits for messages in DATA, and then for clients to close. Milliseconds. */
 export const GRACE_MS = 10_000;
-export const FAREWELL_MS = 1000;
+export const CLOSE_MS = 1000;
 
 /** Creates the connection of an admitted socket; `leave` is called when the connection is closed. */
 type Connect = (session: Session, leave: () => void) => Connection;
@@ -119,7 +119,7 @@ const NO_TIMEOUT_MS = 2 ** 31 - 1;
 const MAX_LINE = 2048;
 
 /** How long a client may take to read that its session has yielded to another. Milliseconds. */
-const MAKE_WAY_MS = 2000;
+const EVICTION_MS = 2000;
 
 /** One listening socket. */
 class Server extends SMTPServer {
@@ -186,7 +186,7 @@ export class Connection extends SMTPConnection {
   }
 
   /** Runs a command line from this parser. */
-  obey(line: Buffer, next: () => void, input: Input): void {
+  obey(line: Buffer, next: () => void, input: ParserStream): void {
     // Plaintext after STARTTLS is discarded.
     if (this.#handshaking) return next();
     const answer = this.#own.command(line.toString());
@@ -195,7 +195,7 @@ export class Connection extends SMTPConnection {
   }
 
   /** Passes bytes of DATA to the session; `next` gets the bytes after the message, or nothing while it continues. */
-  take(chunk: Buffer, input: Input, next: (rest?: Buffer) => void): void {
+  take(chunk: Buffer, input: ParserStream, next: (rest?: Buffer) => void): void {
     this.#own
       .data(chunk)
       .then(({ answer, rest }) => {
@@ -236,10 +236,10 @@ export class Connection extends SMTPConnection {
   }
 
   /** Ends the session in favour of another client; its socket does not linger. */
-  makeWay(): void {
+  evict(): void {
     if (this.#closing) return this.cut();
     this.finish(REFUSALS.crowded);
-    const cancel = this.#shared.clock.after(MAKE_WAY_MS, () => this.cut());
+    const cancel = this.#shared.clock.after(EVICTION_MS, () => this.cut());
     this.#socket.once('close', cancel);
   }
 
@@ -294,7 +294,7 @@ export class Connection extends SMTPConnection {
   }
 
   override _createParser(): SMTPStream {
-    const parser = new Input(this);
+    const parser = new ParserStream(this);
     // The library reports a line that is too long as a stream error, which ends the stream.
     parser.on('error', () => this.finish(REFUSALS.lineTooLong));
     // The client has closed its side, and all that it sent is answered.
@@ -302,7 +302,7 @@ export class Connection extends SMTPConnection {
     return parser;
   }
 
-  #answer({ reply, then, delayMs = 0 }: CommandAnswer, next: () => void, input: Input): void {
+  #answer({ reply, then, delayMs = 0 }: CommandAnswer, next: () => void, input: ParserStream): void {
     // Too late: the session ended while the command waited for another part.
     if (this.#closing) return next();
     if (delayMs > 0) return this.#answerLater({ reply, then }, delayMs, next, input);
@@ -317,7 +317,7 @@ export class Connection extends SMTPConnection {
     this.#whenWritable(next);
   }
 
-  #answerLater(answer: CommandAnswer, delayMs: number, next: () => void, input: Input): void {
+  #answerLater(answer: CommandAnswer, delayMs: number, next: () => void, input: ParserStream): void {
     const { clock } = this.#shared;
     const { deadlines } = this.#own;
     deadlines.pause();
@@ -352,7 +352,7 @@ export class Connection extends SMTPConnection {
 }
 
 /** The parser of one connection: the library parses command lines, Postern parses DATA. */
-class Input extends SMTPStream {
+class ParserStream extends SMTPStream {
   readonly #connection: Connection;
 
   constructor(connection: Connection) {

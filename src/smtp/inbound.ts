@@ -1,13 +1,13 @@
 import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Acceptance, Arrival, RoutedRecipient } from '../inbound/types.ts';
-import type { Desk } from './desk.ts';
+import type { SmtpBackend } from './backend.ts';
 import type { ListenerDeps, ListenerSettings } from './listener.ts';
 import { type MessageSink, openReception } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import type { Side } from './session.ts';
 import { dsnOf, protocolOf } from './session-state.ts';
-import { mostBytes } from './workload.ts';
+import { maxBytesFor } from './workload.ts';
 
 /** Size limit of a message kept for the postmaster: anyone can send one. */
 const MAX_KEPT_BYTES = 1024 * 1024;
@@ -15,12 +15,12 @@ const MAX_KEPT_BYTES = 1024 * 1024;
 /** Creates the side for inbound mail: from anyone, to recipients with a route only. */
 export function createInboundSide(
   settings: ListenerSettings,
-  { desk, log }: { readonly desk: Omit<Desk, 'admission'> } & Pick<ListenerDeps, 'log'>,
+  { backend, log }: { readonly backend: Omit<SmtpBackend, 'admission'> } & Pick<ListenerDeps, 'log'>,
 ): Side {
   return frozen({
     name: 'smtp' as const,
-    mail: () => (desk.hasRoom() ? undefined : REFUSALS.full),
-    recipient: desk.route,
+    mail: () => (backend.hasRoom() ? undefined : REFUSALS.full),
+    recipient: backend.route,
     data: () => undefined,
     receive(state, address) {
       const { transaction, helo, tls } = state;
@@ -35,9 +35,9 @@ export function createInboundSide(
       );
       const kept = settings.keepsPostmaster && routed.some(({ match }) => match.account === POSTMASTER);
       const maxMessageBytes = kept ? Math.min(settings.maxMessageBytes, MAX_KEPT_BYTES) : settings.maxMessageBytes;
-      const most = mostBytes(transaction, settings.maxMessageBytes);
+      const most = maxBytesFor(transaction, settings.maxMessageBytes);
       const limits = { ...settings, maxMessageBytes, mostBytes: most };
-      return openReception(limits, { log, sink: openSpoolSink(desk, arrival, routed) });
+      return openReception(limits, { log, sink: openSpoolSink(backend, arrival, routed) });
     },
   });
 }

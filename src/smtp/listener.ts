@@ -10,10 +10,10 @@ import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { type Admission, createAdmission } from './admission.ts';
-import { type Connection, createServers, FAREWELL_MS, GRACE_MS } from './connection.ts';
-import { createDesk } from './desk.ts';
-import { createSmtpDoor } from './door.ts';
+import { createLocalBackend } from './backend.ts';
+import { CLOSE_MS, type Connection, createServers, GRACE_MS } from './connection.ts';
 import { createInboundSide } from './inbound.ts';
+import { createConnectionAcceptor } from './new-connections.ts';
 import type { BareNewline } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import { createSession, type Side } from './session.ts';
@@ -117,8 +117,8 @@ export function createListener(settings: ListenerSettings, deps: ListenerDeps): 
   const { clock, log, notes, metrics } = deps;
   const meters = createSessionMeters('smtp', metrics);
   const admission = createAdmission(settings, { listener: 'smtp', clock, log, notes, meters });
-  const desk = createDesk(settings, { ...deps, admission });
-  const shared = { ...deps, admission, meters, desk };
+  const backend = createLocalBackend(settings, { ...deps, admission });
+  const shared = { ...deps, admission, meters, backend };
   if (deps.threads.count > 0) return withLog(createThreadedListener(settings, shared), log);
   return withLog(createSessionListener(createInboundSide(settings, shared), settings, shared), log);
 }
@@ -169,10 +169,10 @@ export function createSessionListener(
     settled: () => wake(),
     fault: (fault: unknown) => log.error('smtp.fault', { fault }),
   };
-  const door = createSmtpDoor(settings, { admission, clock, log });
+  const acceptor = createConnectionAcceptor(settings, { admission, clock, log });
   const servers = createServers(settings, { shared, log }, (socket, connect) => {
     if (stopping) return turnAway(socket);
-    door.knock(socket, (address, place) => {
+    acceptor.accept(socket, (address, place) => {
       if (stopping) {
         place.leave();
         return turnAway(socket);
@@ -185,7 +185,7 @@ export function createSessionListener(
         wake();
       });
       open.add(connection);
-      place.whenTaken(() => connection.makeWay());
+      place.onEvicted(() => connection.evict());
       connection.init();
     });
   });
@@ -242,12 +242,12 @@ export function createSessionListener(
     async stop(graceMs = GRACE_MS) {
       stopping = true;
       admission.close();
-      door.close();
+      acceptor.close();
       const closed = servers.close();
       sayGoodbye([...open].filter((connection) => !connection.inData()));
       await until(() => ![...open].some((connection) => connection.inData()), graceMs);
       sayGoodbye([...open]);
-      await until(() => open.size === 0, FAREWELL_MS);
+      await until(() => open.size === 0, CLOSE_MS);
       for (const connection of open) connection.cut();
       cancelSweep();
       await closed;

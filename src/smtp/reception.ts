@@ -1,5 +1,5 @@
-import { createBytePasses, SLACK } from '../base/byte-passes.ts';
-import { giveBack } from '../base/bytes.ts';
+import { createBytePasses, OVERREAD_BYTES } from '../base/byte-passes.ts';
+import { freeChunk } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { queued, REFUSALS, type Reply } from './replies.ts';
@@ -65,7 +65,7 @@ export function openReception(
   /** Returns undefined if there is nothing to wait for, as for all but large messages. */
   function keep(pieces: readonly Buffer[]): Promise<unknown> | undefined {
     for (const piece of pieces) size += piece.length;
-    if (refused) return void pieces.forEach(giveBack);
+    if (refused) return void pieces.forEach(freeChunk);
     if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);
     if (size > settings.mostBytes) return refuse(REFUSALS.tooMuchInAll);
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
@@ -129,21 +129,21 @@ const NUL = 0;
 const LF = 10;
 const CR = 13;
 const DOT = 46;
-// Slices of the slab that Node uses for short strings, which `giveBack` does not free.
+// Slices of the slab that Node uses for short strings, which `freeChunk` does not free.
 const ONE_CR: Buffer = Buffer.from('\r');
 const ONE_LF: Buffer = Buffer.from('\n');
 const CRLF: Buffer = Buffer.from('\r\n');
 
 /** The most bytes that a socket reads at once. */
-const ROOM = 64 * 1024;
+const WASM_CHUNK_BYTES = 64 * 1024;
 /** For shorter chunks the copy costs more than it saves. */
-const WORTH = 256;
-const passes = createBytePasses(ROOM + SLACK);
+const MIN_WASM_BYTES = 256;
+const passes = createBytePasses(WASM_CHUNK_BYTES + OVERREAD_BYTES);
 
 /** Copies a chunk to where `passes.contentLength` reads it; returns the number of bytes copied. */
-function layDown(chunk: Buffer): number {
-  if (chunk.length < WORTH) return 0;
-  return chunk.copy(passes.memory, 0, 0, ROOM);
+function copyToWasm(chunk: Buffer): number {
+  if (chunk.length < MIN_WASM_BYTES) return 0;
+  return chunk.copy(passes.memory, 0, 0, WASM_CHUNK_BYTES);
 }
 
 /**
@@ -163,7 +163,7 @@ export function createDataScanner(bareNewline: BareNewline) {
 
   function scan(chunk: Buffer): Scanned {
     const length = chunk.length;
-    const laid = layDown(chunk);
+    const laid = copyToWasm(chunk);
     const pieces: Buffer[] = [];
     let from = 0;
     let i = 0;

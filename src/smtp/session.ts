@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/addresses/address.ts';
-import type { Admission, Doing, SessionPlace } from './admission.ts';
+import type { Admission, SessionActivity, SessionPlace } from './admission.ts';
 import { pathIn, splitCommand } from './command-line.ts';
 import { createDeadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
@@ -76,10 +76,10 @@ export function createSession(
   let writing = false;
   let reason: string | undefined;
   let over = false;
-  let doing: Doing = 'waiting';
+  let doing: SessionActivity = 'waiting';
 
   /** Reports a change of activity to admission. */
-  function note(next: Doing): void {
+  function note(next: SessionActivity): void {
     if (next !== doing) place.doing(next);
     doing = next;
   }

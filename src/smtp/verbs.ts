@@ -3,7 +3,7 @@ import type { ListenerSettings } from './listener.ts';
 import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './replies.ts';
 import type { LoginGate, Routed, Side } from './session.ts';
 import type { SessionState, Transaction } from './session-state.ts';
-import { isTooMany } from './workload.ts';
+import { exceedsWorkload } from './workload.ts';
 
 /** The reply to a command, and what the connection does next. */
 export interface CommandAnswer {
@@ -127,7 +127,7 @@ function addRecipient(
     const others = [...recipients.values()].map(({ match }) => match);
     if (others.length > 0 && [found.value, ...others].some((match) => match?.refusable))
       return { reply: REFUSALS.oneRecipient };
-    if (isTooMany(transaction, found.value, settings.maxMessageBytes)) return { reply: REFUSALS.tooMuchInAll };
+    if (exceedsWorkload(transaction, found.value, settings.maxMessageBytes)) return { reply: REFUSALS.tooMuchInAll };
     state.addRecipient(key, { recipient: address.text, match: found.value, dsn });
     return { reply: REPLIES.recipientOk };
   };

@@ -19,14 +19,14 @@ function deliveries({ recipients }: Transaction): number {
 }
 
 /** Whether one more recipient is too many for a message of the size that was declared. */
-export function isTooMany(transaction: Transaction, added: Match | null, maxMessageBytes: number): boolean {
+export function exceedsWorkload(transaction: Transaction, added: Match | null, maxMessageBytes: number): boolean {
   const { size, recipients } = transaction;
   if (size === undefined || recipients.size === 0) return false;
   return (deliveries(transaction) + deliveriesOf({ match: added })) * size > ALWAYS * maxMessageBytes;
 }
 
 /** The maximum size of the message of a transaction, by the number of its deliveries. */
-export function mostBytes(transaction: Transaction, maxMessageBytes: number): number {
+export function maxBytesFor(transaction: Transaction, maxMessageBytes: number): number {
   if (transaction.recipients.size <= 1) return maxMessageBytes;
   const each = (ALWAYS * maxMessageBytes) / deliveries(transaction);
   return Math.min(maxMessageBytes, Math.floor(each * SLACK.times) + SLACK.bytes);

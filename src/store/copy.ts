@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { atOnce } from '../base/turns.ts';
+import { mapConcurrently } from '../base/concurrency.ts';
 import { type Collection, type CollectionSpec, type Database, type Row, StoreAway, wrapped } from './driver/port.ts';
 import { COPYING } from './rows/hosts.ts';
 import { COLLECTIONS } from './store.ts';
@@ -94,7 +94,7 @@ async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progres
     // One query for the whole page: after an interruption most of a collection may be there.
     const ids = rows.map(({ id }) => id);
     const before = new Map((await to.many({ id: { in: ids } })).map((row) => [row.id, row]));
-    await atOnce(rows, async (row) => {
+    await mapConcurrently(rows, async (row) => {
       const found = before.get(row.id) ?? (await insert(spec, to, row));
       if (found && digestOf(spec, found) !== digestOf(spec, row)) throw different(spec, row);
       sum.add(row);

@@ -1,6 +1,6 @@
+import { mapConcurrently } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
-import { atOnce } from '../base/turns.ts';
 import { StoreAway } from './driver/port.ts';
 import type { KeyRow } from './rows/accounts.ts';
 import type { Store } from './store.ts';
@@ -12,7 +12,7 @@ interface KeyUsesDeps extends Pick<Tools, 'clock' | 'log'> {
 /** The shortest interval between two writes of a key's row. Milliseconds. */
 const WRITE_MS = 60_000;
 /** Maximum number of keys whose use waits to be written; uses of further keys are dropped. */
-const MOST_UNWRITTEN = 100_000;
+const MAX_UNWRITTEN = 100_000;
 
 /**
  * When keys were last used. Uses are noted in memory and written to their rows once a minute, in the background. A host
@@ -38,7 +38,7 @@ export function createKeyUses({ store, clock, log }: KeyUsesDeps) {
   /** Never throws. Uses that cannot be written are kept for the next time. */
   async function write(): Promise<void> {
     try {
-      await atOnce([...unwritten], async ([id, at]) => {
+      await mapConcurrently([...unwritten], async ([id, at]) => {
         await writeOne(id, new Date(at));
         if (unwritten.get(id) === at) unwritten.delete(id);
       });
@@ -56,7 +56,7 @@ export function createKeyUses({ store, clock, log }: KeyUsesDeps) {
   return frozen({
     /** Notes a use of the key of this row. */
     note(id: string) {
-      if (unwritten.size >= MOST_UNWRITTEN && !unwritten.has(id)) return;
+      if (unwritten.size >= MAX_UNWRITTEN && !unwritten.has(id)) return;
       unwritten.set(id, clock.now());
       schedule();
     },

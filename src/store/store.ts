@@ -1,5 +1,5 @@
+import { createBoundedCache } from '../base/cache.ts';
 import { frozen } from '../base/frozen.ts';
-import { createMemory } from '../base/memory.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { allFeatures, type GatedRow, gated, understands } from './features.ts';
@@ -138,7 +138,7 @@ export interface BoundCollection<R extends OwnedRow> {
 type Unowned<T> = Omit<T, 'account'>;
 
 /** Cached account views: every API call needs one, and binding all collections takes longer than a small call. */
-const MOST_VIEWS = 200;
+const MAX_VIEWS = 200;
 
 /** Opens every collection on a database. `features`: those that this host understands; absent: all. */
 export async function openStore(database: Database, features?: ReadonlySet<string>): Promise<Store> {
@@ -151,7 +151,7 @@ export async function openStore(database: Database, features?: ReadonlySet<strin
   // biome-ignore lint/plugin: TypeScript cannot follow types from name to name through a loop
   const opened = {} as Opened;
   for (const name of NAMES) Object.assign(opened, { [name]: await open(name) });
-  const views = createMemory<AccountStore>({ most: MOST_VIEWS, keepUsed: true });
+  const views = createBoundedCache<AccountStore>({ most: MAX_VIEWS, keepUsed: true });
   return frozen({
     ...opened,
     of(account) {

@@ -1,7 +1,7 @@
+import { createExpiringCache } from '../base/cache.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createExpiringMemory } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
 import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './driver/port.ts';
@@ -56,7 +56,7 @@ export async function meteredDatabase(
 ) {
   const rows = await database.collection(usage);
   const pending = new Map<string, Map<UsagePart, number>>();
-  const known = createExpiringMemory<Usage>({ most: MAX_REMEMBERED }, clock);
+  const known = createExpiringCache<Usage>({ most: MAX_REMEMBERED }, clock);
   let cancel: (() => void) | undefined;
   let flushing: Promise<void> = Promise.resolve();
 

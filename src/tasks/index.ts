@@ -1,10 +1,10 @@
-import type { Room } from '../base/room.ts';
+import type { DiskSpace } from '../base/disk-space.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Resolver } from '../dns/types.ts';
+import type { CounterRemoval } from '../events/counter-removal.ts';
 import { expireRejectsTask } from '../events/lists.ts';
-import type { Numbers } from '../events/numbers.ts';
 import { applyEventsTask, type EventRecorder, type PurgeRowsSettings, purgeRowsTask } from '../events/record.ts';
 import { type Ownership, type RetestInboundSettings, retestInboundDomainsTask } from '../inbound/ownership.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -72,10 +72,10 @@ interface TaskSettings {
 interface TaskDeps extends Pick<Tools, 'clock' | 'ids' | 'log'>, TendCopiesDeps, RetestTrackingDeps {
   readonly sweep: () => Promise<number>;
   readonly recorder: EventRecorder;
-  readonly numbers: Numbers;
+  readonly counterRemoval: CounterRemoval;
   readonly spool: Spool;
   /** The room for what accounts store. */
-  readonly growth: Pick<Room, 'has' | 'left'>;
+  readonly growth: Pick<DiskSpace, 'has' | 'left'>;
   readonly store: Store;
   readonly meter: UsageMeter;
   readonly time: RunningTime;

@@ -1,4 +1,4 @@
-import { AGREE_MS, type Clock, createLoop } from '../base/clock.ts';
+import { type Clock, createLoop, MAX_CLOCK_SKEW_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { LeaseRow } from '../store/rows/hosts.ts';
@@ -32,7 +32,7 @@ export function createLeases(
   { store: { leases }, clock }: { store: Pick<Store, 'leases'>; clock: Clock },
 ) {
   /** Requests the lease of a task, unless another run began after `since` (ms since 1970). Throws StoreAway. */
-  async function ask(task: string, since: number): Promise<LeaseAnswer> {
+  async function acquire(task: string, since: number): Promise<LeaseAnswer> {
     const row = await leases.one({ id: task });
     const now = clock.now();
     const refused = row && refusalOf(row, { holder, since, now });
@@ -70,7 +70,7 @@ export function createLeases(
     };
   }
 
-  return frozen({ ask });
+  return frozen({ acquire });
 }
 
 /**
@@ -83,7 +83,7 @@ function refusalOf(
   { holder, since, now }: { holder: string; since: number; now: number },
 ): 'elsewhere' | 'done' | undefined {
   const isBetween = (time: Date, after: number, before: number) => time.getTime() > after && time.getTime() <= before;
-  if (row.holder !== null && row.holder !== holder && isBetween(row.until, now, now + TERM_MS + AGREE_MS))
+  if (row.holder !== null && row.holder !== holder && isBetween(row.until, now, now + TERM_MS + MAX_CLOCK_SKEW_MS))
     return 'elsewhere';
-  return row.holder === null && isBetween(row.ranAt, since, now + AGREE_MS) ? 'done' : undefined;
+  return row.holder === null && isBetween(row.ranAt, since, now + MAX_CLOCK_SKEW_MS) ? 'done' : undefined;
 }

@@ -24,7 +24,7 @@ export function scheduleFault(expression: string): string | undefined {
 }
 
 /** A task with its name and its schedule. */
-interface Planned {
+interface ScheduledJob {
   readonly name: string;
   readonly schedule: string;
   readonly task: Task;
@@ -49,7 +49,7 @@ export function createScheduler<N extends string>(
   deps: SchedulerDeps,
 ) {
   const { clock } = deps;
-  const planned = new Map<string, Planned>();
+  const planned = new Map<string, ScheduledJob>();
   for (const name in tasks) planned.set(name, { name, schedule: schedules[name], task: tasks[name] });
   const running = new Map<string, Promise<void>>();
   const pokedAgain = new Set<string>();
@@ -59,10 +59,10 @@ export function createScheduler<N extends string>(
   const attempt = createAttempt(deps, createMeters([...planned.keys()], deps), ending.signal, (name, last) => {
     lastRuns.set(name, last);
   });
-  let ticking: Ticking | undefined;
+  let ticks: Ticks | undefined;
 
   /** `since`: the run is not needed if another process began one after this time. */
-  function start(one: Planned, since: number): Promise<void> {
+  function start(one: ScheduledJob, since: number): Promise<void> {
     const present = running.get(one.name);
     if (present || ending.signal.aborted) return present ?? Promise.resolve();
     const watch = watched.get(one.name);
@@ -75,7 +75,7 @@ export function createScheduler<N extends string>(
   }
 
   /** `watchFrom`: another process holds the lease, and the requested run is still due. */
-  function ended(one: Planned, watchFrom: number | undefined): void {
+  function ended(one: ScheduledJob, watchFrom: number | undefined): void {
     running.delete(one.name);
     if (ending.signal.aborted) return;
     const poked = pokedAgain.delete(one.name);
@@ -89,12 +89,12 @@ export function createScheduler<N extends string>(
 
   return frozen({
     async start(): Promise<void> {
-      ticking = atTheirTimes([...planned.values()], clock, (one, sameTimeMs) => start(one, clock.now() - sameTimeMs));
+      ticks = createTicks([...planned.values()], clock, (one, sameTimeMs) => start(one, clock.now() - sameTimeMs));
     },
     async stop(): Promise<void> {
       ending.abort();
-      ticking?.end();
-      ticking = undefined;
+      ticks?.end();
+      ticks = undefined;
       for (const { cancel } of watched.values()) cancel();
       await Promise.all(running.values());
     },
@@ -117,7 +117,7 @@ export function createScheduler<N extends string>(
         perHost: task.perHost ?? false,
         running: running.has(name),
         last: lastRuns.get(name),
-        nextAt: ticking?.nextOf(name),
+        nextAt: ticks?.nextOf(name),
       })),
   });
 }
@@ -128,10 +128,14 @@ const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */
 const SAME_SECOND_MS = 500;
 
-type Ticking = ReturnType<typeof atTheirTimes>;
+type Ticks = ReturnType<typeof createTicks>;
 
 /** Calls `run` at the times of each task. Ticks are a minute apart, or a second if a schedule needs that. */
-function atTheirTimes(planned: readonly Planned[], clock: Clock, run: (one: Planned, sameTimeMs: number) => unknown) {
+function createTicks(
+  planned: readonly ScheduledJob[],
+  clock: Clock,
+  run: (one: ScheduledJob, sameTimeMs: number) => unknown,
+) {
   const jobs = planned.map((one) => {
     const seconds = cron.parse(one.schedule).second;
     let made: ScheduledTask | undefined;
@@ -199,18 +203,18 @@ function createAttempt(
   meters: Meters,
   stopping: AbortSignal,
   ended: (name: string, last: TaskState['last']) => void,
-): (one: Planned, since: number) => Promise<boolean> {
+): (one: ScheduledJob, since: number) => Promise<boolean> {
   let away = false;
 
-  async function once({ name, task }: Planned, ending: AbortSignal): Promise<void> {
+  async function once({ name, task }: ScheduledJob, ending: AbortSignal): Promise<void> {
     const [at, began] = [clock.now(), clock.monotonic()];
     const done = await meters.timed(name, () => task.run(ending));
     if (done) log.info('task.run', { task: name, ...done });
     ended(name, { at, ms: Math.round(clock.monotonic() - began), result: 'done', text: toWords(done) });
   }
 
-  async function leased(one: Planned, since: number): Promise<boolean> {
-    const asked = await leases.ask(one.name, since);
+  async function leased(one: ScheduledJob, since: number): Promise<boolean> {
+    const asked = await leases.acquire(one.name, since);
     away = false;
     if (asked.kind !== 'held') return asked.kind === 'elsewhere';
     try {

@@ -4,7 +4,7 @@ import type { Service, Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { BatchLimits, EventNews, FreezeOutcome, HookTally, Pending } from '../queue/events.ts';
-import { type Belief, createSteadiness } from '../queue/purge.ts';
+import { type ClockTrust, createSteadiness } from '../queue/purge.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { WebhookTallyRow } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
@@ -235,7 +235,7 @@ function toRow({ hook, spool, batches, events, sentAt, error, errorAt }: HookTal
 interface TendBatchesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'events'>;
   readonly store: Pick<Store, 'webhooks'>;
-  readonly time: Belief;
+  readonly time: ClockTrust;
 }
 
 /**

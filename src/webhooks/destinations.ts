@@ -4,7 +4,7 @@ import { MANDRILL, type PostStyle } from '../inbound/formats.ts';
 import type { RouteTarget, Routing } from '../inbound/types.ts';
 import { domainOf } from '../mail/addresses/address.ts';
 import type { Delivery } from '../queue/delivery.ts';
-import { createBeliefs } from '../store/beliefs.ts';
+import { createCachedReads } from '../store/cached-reads.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
 
@@ -50,7 +50,9 @@ const UNKNOWN = { kind: 'unknown' } as const;
  * delivered, because we accepted it for that URL.
  */
 export function createDestinations({ store, routing, clock }: DestinationDeps) {
-  const webhooks = createBeliefs(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, { clock });
+  const webhooks = createCachedReads(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, {
+    clock,
+  });
 
   async function ofBatch(url: string, webhook: string): Promise<Destination> {
     const believed = await webhooks.of(webhook);

@@ -1,9 +1,9 @@
+import { createReadCache } from '../base/cache.ts';
 import { type Clock, HOUR_MS } from '../base/clock.ts';
+import { mapConcurrently } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createRecent } from '../base/memory.ts';
 import type { Service } from '../base/service.ts';
-import { atOnce } from '../base/turns.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { EventNews, EventsForHook, Hook, SpooledEvent } from '../queue/events.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -35,7 +35,7 @@ export type EventCopies = ReturnType<typeof createEventCopies>;
 /** The delay before a removal is tried again. Milliseconds. */
 const AGAIN_MS = 5000;
 /** Maximum number of ended batches whose copies wait for the store to be removed. `tend` finds the others. */
-const MOST_ENDED = 10_000;
+const MAX_ENDED = 10_000;
 /** For how long a webhook is cached while the events of a host are taken over. Milliseconds. */
 const FRESH_MS = 1000;
 
@@ -44,7 +44,7 @@ export const eventCopyId = (webhook: string, event: string): string => `${webhoo
 export function createEventCopies({ mode, retryHours }: EventCopiesSettings, deps: EventCopiesDeps) {
   const { store, spool, member, clock, log } = deps;
   const { copies } = store;
-  const webhooks = createRecent((id) => store.webhooks.one({ id }), FRESH_MS);
+  const webhooks = createReadCache((id) => store.webhooks.one({ id }), FRESH_MS);
   const ended = new Map<string, EndedBatch>();
   let removing: Promise<void> = Promise.resolve();
   let isBusy = false;
@@ -78,7 +78,7 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
   }
 
   function hear({ delivery, webhook, state }: Extract<EventNews, { kind: 'settled' }>): void {
-    if (state === 'waiting' || ended.size >= MOST_ENDED) return;
+    if (state === 'waiting' || ended.size >= MAX_ENDED) return;
     ended.set(delivery, { webhook, isDelivered: state === 'delivered' });
     if (!isStopped && !isBusy) removing = removeAll();
   }
@@ -105,7 +105,7 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
   async function removeBatch(delivery: string, { webhook, isDelivered }: EndedBatch): Promise<undefined> {
     const owner = isDelivered ? {} : { host: member.id() };
     const events = await spool.events.inBatch(delivery);
-    await atOnce(events, (event) => copies.remove({ id: eventCopyId(webhook, event), ...owner }));
+    await mapConcurrently(events, (event) => copies.remove({ id: eventCopyId(webhook, event), ...owner }));
     return undefined;
   }
 
@@ -124,7 +124,7 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
     if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
     // If it has been delivered meanwhile, the row is gone.
     const mine = { host: member.id(), epoch: member.epoch() };
-    await atOnce(rows, ({ id, host, epoch }) => copies.change({ id, host, epoch }, mine));
+    await mapConcurrently(rows, ({ id, host, epoch }) => copies.change({ id, host, epoch }, mine));
     return true;
   }
 
@@ -154,7 +154,7 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
       if (mode === 'none') return wanted;
       const ours = await Promise.all(
         wanted.map(async ({ hook, events }) => {
-          const isOurs = await atOnce(events, (event) => copy(hook, event));
+          const isOurs = await mapConcurrently(events, (event) => copy(hook, event));
           return { hook, events: events.filter((_, at) => isOurs[at]) };
         }),
       );

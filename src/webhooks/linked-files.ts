@@ -2,13 +2,13 @@ import { createHash, createHmac, randomUUID, timingSafeEqual } from 'node:crypto
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
+import type { DiskSpace } from '../base/disk-space.ts';
 import { hasCode } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Room } from '../base/room.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { syncFolder } from '../queue/disk/folder.ts';
-import { type Belief, createSteadiness } from '../queue/purge.ts';
+import { type ClockTrust, createSteadiness } from '../queue/purge.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 
 // Attachments that a post replaces by a link. Each is a file of this host, named by the hash of its content; anyone who
@@ -33,7 +33,7 @@ interface LinkSettings {
 }
 
 /** The data with which the render threads make links. */
-export interface LinkPlace {
+export interface LinkContext {
   readonly dir: string;
   /** The URL in front of a token. */
   readonly base: string;
@@ -47,8 +47,8 @@ export interface LinkPlace {
 }
 
 /** Bytes reserved for the links of a post, until `end`. */
-interface Linking {
-  readonly place: LinkPlace;
+interface LinkReservation {
+  readonly reserve: LinkContext;
   /** `bytes`: how much was added. */
   end(bytes: number): void;
 }
@@ -68,12 +68,12 @@ const COUNT_AGAIN_MS = 10_000;
 /** The interval between log lines about full storage. Milliseconds. */
 const QUIET_MS = 60_000;
 /** The account id for posts without an account: no account's id begins with a hyphen. */
-export const NOBODY = '-';
+export const NO_ACCOUNT = '-';
 
 interface LinkedFilesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly tokenSecret: TokenSecret;
   /** The disk space for data of accounts. */
-  readonly growth: Pick<Room, 'left' | 'wrote'>;
+  readonly growth: Pick<DiskSpace, 'left' | 'wrote'>;
 }
 
 export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps) {
@@ -112,7 +112,7 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
      * Reserves up to `most` bytes for links of an account. Throws `StoreAway` if the secret is not in memory and cannot
      * be read.
      */
-    async place(account: string, most: number): Promise<Linking> {
+    async reserve(account: string, most: number): Promise<LinkReservation> {
       const secret = await tokenSecret.read();
       let seen = await counted(COUNT_MS);
       if (roomIn(seen, account) < most) seen = await counted(COUNT_AGAIN_MS);
@@ -126,7 +126,7 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
       add(reserved);
       const claims = join(claimsDir, account);
       return {
-        place: {
+        reserve: {
           dir,
           base: `${publicUrl}${LINKS_PATH}`,
           secret,
@@ -140,7 +140,7 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
         },
       };
     },
-    /** Opens the file of a link; the caller closes it. Throws as `place`. */
+    /** Opens the file of a link; the caller closes it. Throws as `reserve`. */
     async open(token: string): Promise<OpenedLink> {
       const claim = readToken(await tokenSecret.read(), token);
       if (!claim) return { kind: 'unknown' };
@@ -187,7 +187,7 @@ interface Link {
  * longer. The name at the end of the link is for people and is ignored. Throws if the disk fails.
  */
 export async function linkTo(
-  { dir, base, secret, expiresAt, claims, room }: LinkPlace,
+  { dir, base, secret, expiresAt, claims, room }: LinkContext,
   name: string,
   content: () => Iterable<Uint8Array>,
 ): Promise<Link | undefined> {
@@ -275,7 +275,7 @@ export type ExpireLinksSettings = Pick<LinkSettings, 'dir' | 'claimsDir' | 'keep
 /** Deletes the files whose links have expired, and the claims to them. */
 export function expireLinksTask(
   { dir, claimsDir, keepMs }: ExpireLinksSettings,
-  { clock, time }: { readonly clock: Clock; readonly time: Belief },
+  { clock, time }: { readonly clock: Clock; readonly time: ClockTrust },
 ): Task {
   const isSteady = createSteadiness(clock, time);
   return {

@@ -5,11 +5,11 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
 import type { Delivery } from '../queue/delivery.ts';
-import type { Answers } from './answers.ts';
 import type { Destinations } from './destinations.ts';
 import type { ContentInput, ShownMessage } from './render/content.ts';
 import { packMail, toParseError } from './render/renderer.ts';
 import type { Shown, ShownInput } from './render/shown.ts';
+import type { ReplyMatching } from './reply-matching.ts';
 import type { Mail, Renderer } from './types.ts';
 
 /** JSON text. A stream must be read to its end or destroyed. */
@@ -30,7 +30,7 @@ interface MessageViewsDeps {
   /** Runs the task that sanitises a message for display. */
   readonly show: PooledTask<ShownInput, Shown>;
   readonly destinations: Pick<Destinations, 'target'>;
-  readonly answers: Pick<Answers, 'shown'>;
+  readonly answers: Pick<ReplyMatching, 'shown'>;
   readonly log: Log;
 }
 

@@ -1,6 +1,6 @@
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { createReadCache } from '../base/cache.ts';
+import { type Clock, MAX_CLOCK_SKEW_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createRecent } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import type { Outbox } from '../events/apply.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -29,7 +29,7 @@ export function createOutbox(deps: {
   clock: Clock;
 }) {
   const { store, spool, copies, clock } = deps;
-  const known = createRecent((account) => store.webhooks.many({ account }), FRESH_MS);
+  const known = createReadCache((account) => store.webhooks.many({ account }), FRESH_MS);
 
   return frozen({
     async publish(account: string, events: readonly UnsentEvent[]) {
@@ -108,7 +108,7 @@ export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: Abor
   return async (ending) => {
     const now = clock.now();
     let count = 0;
-    for (const since of [{ lt: new Date(now - GRACE_MS) }, { gt: new Date(now + AGREE_MS) }]) {
+    for (const since of [{ lt: new Date(now - GRACE_MS) }, { gt: new Date(now + MAX_CLOCK_SKEW_MS) }]) {
       count += await sweep(messageEvents(store.messageEvents), since, ending);
       count += await sweep(listed(store.rejects), since, ending);
       count += await sweep(listed(store.whitelists), since, ending);

@@ -11,8 +11,8 @@ import type { Waiting } from '../queue/schedule/waiting.ts';
 import type { Settled } from '../queue/settle.ts';
 import type { Scanning } from '../scan/scanning.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { Answers } from './answers.ts';
 import type { Destinations, PostTarget } from './destinations.ts';
+import type { ReplyMatching } from './reply-matching.ts';
 import type { SigningKeys } from './signing.ts';
 import type { Findings, Mail, Post, Renderer } from './types.ts';
 
@@ -25,7 +25,7 @@ export interface PreparationDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'
   readonly destinations: Pick<Destinations, 'target'>;
   readonly signingKeys: Pick<SigningKeys, 'keysFor'>;
   readonly senderReports: SenderReports;
-  readonly answers: Answers;
+  readonly answers: ReplyMatching;
   /** Undefined if no scanner is configured. */
   readonly scanning: Pick<Scanning, 'turn' | 'of'> | undefined;
   /** The history. */
@@ -158,7 +158,7 @@ export function createPreparation(deps: PreparationDeps) {
       return post;
     },
     /** Like `render`, of one message, for tap: nothing is recorded or counted. */
-    async show(one: DueMail): Promise<Post | 'store away'> {
+    async renderForTap(one: DueMail): Promise<Post | 'store away'> {
       // Only a shared POST may be undefined.
       return (await unlessAway([one], destinations.target(one[0].delivery), false)) ?? 'store away';
     },
@@ -168,7 +168,7 @@ export function createPreparation(deps: PreparationDeps) {
       await renderer.discard(body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
     },
     /** The verdicts to store with the message, if they were computed in this attempt; counts them. */
-    fresh(delivery: Delivery, message: Message, { verdicts }: Findings) {
+    newVerdicts(delivery: Delivery, message: Message, { verdicts }: Findings) {
       if (message.verdicts || delivery.kind === 'events') return undefined;
       countVerdicts(verdicts);
       return verdicts;
@@ -177,7 +177,7 @@ export function createPreparation(deps: PreparationDeps) {
      * Sends the DSN if the sender requested one. Reports to the reverse-path only if SPF passed: a forged one would
      * make us send mail to third parties (RFC 3834 section 2).
      */
-    async tell(message: Message, { spf }: Verdicts, delivery: Delivery, outcome: Settled['outcome']) {
+    async sendReport(message: Message, { spf }: Verdicts, delivery: Delivery, outcome: Settled['outcome']) {
       if (!message.envelope.dsn || outcome === 'deferred' || spf.result !== 'pass') return;
       const diag = outcome === 'failed' ? '5.4.7 delivery time expired' : '';
       await deps.senderReports.tell(message, delivery, outcome, diag);

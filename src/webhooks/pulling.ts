@@ -1,20 +1,20 @@
 import { heldBy } from '../base/bytes.ts';
-import { AGREE_MS, createLoop, HOUR_MS } from '../base/clock.ts';
+import { createLoop, HOUR_MS, MAX_CLOCK_SKEW_MS } from '../base/clock.ts';
+import { createSemaphore, type Semaphore } from '../base/concurrency.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
 import type { Tools } from '../base/tools.ts';
-import { createSemaphore, type Semaphore } from '../base/turns.ts';
 import { FORMATS } from '../inbound/formats.ts';
 import { isPulled } from '../inbound/pulled.ts';
 import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { createDeliveryMeters } from '../queue/meters.ts';
-import { type Said, settleLease } from '../queue/settle.ts';
+import { type LeaseOutcome, settleLease } from '../queue/settle.ts';
 import type { Destinations } from './destinations.ts';
-import { createDiscard, createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
-import { createBell } from './waiters.ts';
+import { createDiscard, createPullPreparation, type PreparedDelivery } from './pull-preparation.ts';
+import { createMailWaiters } from './waiters.ts';
 
 // Mail that its consumer pulls: /inbound/pull leases each delivery with the POST that would otherwise be sent.
 
@@ -49,7 +49,7 @@ interface PullingDeps extends Tools {
 }
 
 /** The request of a consumer. */
-export interface PullWish {
+export interface PullOptions {
   readonly limit: number;
   readonly leaseMs: number;
   /** How long to wait for mail if there is none. */
@@ -59,7 +59,7 @@ export interface PullWish {
 }
 
 /** A delivery that was leased, with its POST. */
-export interface PulledMail extends Ready {
+export interface PulledMail extends PreparedDelivery {
   /** Names the lease. */
   readonly lease: string;
   /** When it ends, milliseconds since 1970. */
@@ -75,7 +75,7 @@ interface PulledMails {
 export type Pulling = ReturnType<typeof createPulling>;
 
 /** Bytes of posts in one answer; a single one may be larger. */
-const MOST_BYTES = 8 * 1024 * 1024;
+const MAX_BYTES = 8 * 1024 * 1024;
 /** Calls of an account for which mail is prepared concurrently; the others wait. */
 const LOOKS = 4;
 /** Bytes of posts that wait for their consumers to read them. */
@@ -94,7 +94,7 @@ const EVER = 8.64e15;
 const NOTHING: PulledMails = { mails: [], discard() {} };
 
 /** The result of a read; if empty, when to read again at the latest (milliseconds since 1970). */
-type Look = { readonly found: readonly Ready[] } | { readonly next: number };
+type Look = { readonly found: readonly PreparedDelivery[] } | { readonly next: number };
 
 export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps) {
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
@@ -102,14 +102,14 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   const meters = createDeliveryMeters(deps.metrics);
   const places = createAccountPlaces();
   const unread = createShares(UNREAD);
-  const bell = createBell(clock);
-  const making = createMaking({ ...deps, stopping: () => stopped });
+  const waiters = createMailWaiters(clock);
+  const pullPreparation = createPullPreparation({ ...deps, stopping: () => stopped });
   let stopped = false;
 
   const wake = (endpoints: readonly EndpointName[]) => {
-    for (const { account, url } of endpoints) if (isPulled(url)) bell.ring({ account, url });
+    for (const { account, url } of endpoints) if (isPulled(url)) waiters.wake({ account, url });
   };
-  spool.onChange((fresh) => (fresh.length === 0 ? bell.ringAll() : wake(fresh)));
+  spool.onChange((fresh) => (fresh.length === 0 ? waiters.wakeAll() : wake(fresh)));
   spool.onTurn(wake);
 
   /** Redirects the mail of routes whose URL was changed on another host. Returns the other deliveries. */
@@ -125,11 +125,17 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   }
 
   /** Prepares due mail that no other call has reserved. */
-  async function look(endpoint: EndpointName, wish: PullWish): Promise<Look> {
+  async function look(endpoint: EndpointName, wish: PullOptions): Promise<Look> {
     const { account, url } = endpoint;
     if (dispatcher.isHeld(endpoint)) return { next: clock.now() + TICK };
-    const due = await spool.due(account, url, clock.now(), wish.limit + making.spare, making.taken(endpoint));
-    const { ready, later } = await making.ready(await stillHere(due), { most: wish.limit, bytes: MOST_BYTES });
+    const due = await spool.due(
+      account,
+      url,
+      clock.now(),
+      wish.limit + pullPreparation.spare,
+      pullPreparation.taken(endpoint),
+    );
+    const { ready, later } = await pullPreparation.ready(await stillHere(due), { most: wish.limit, bytes: MAX_BYTES });
     if (ready.length > 0) return { found: ready };
     const [first] = await spool.due(
       account,
@@ -142,7 +148,11 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   }
 
   /** Leases the result, unless the client has disconnected. */
-  async function lease(endpoint: EndpointName, found: readonly Ready[], wish: PullWish): Promise<PulledMails | 'busy'> {
+  async function lease(
+    endpoint: EndpointName,
+    found: readonly PreparedDelivery[],
+    wish: PullOptions,
+  ): Promise<PulledMails | 'busy'> {
     const bytes = Math.min(
       UNREAD.each,
       found.reduce((sum, { post }) => sum + heldBy(post.body), 0),
@@ -182,7 +192,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     for (const { account, url, waiting } of await spool.endpoints()) {
       if (waiting === 0 || !isPulled(url)) continue;
       const here = await stillHere(await spool.due(account, url, EVER, TENDED, []));
-      const wrong = here.filter(({ dueAt }) => dueAt > clock.now() + LONGEST_LEASE + AGREE_MS);
+      const wrong = here.filter(({ dueAt }) => dueAt > clock.now() + LONGEST_LEASE + MAX_CLOCK_SKEW_MS);
       if (wrong.length > 0) await spool.retry({ account, ids: wrong.map(({ id }) => id) }, clock.now());
     }
   }
@@ -199,7 +209,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     const { messageId } = delivery;
     if (!(await spool.envelopes([messageId])).get(messageId)?.envelope.dsn) return;
     const found = await spool.message(messageId);
-    if (found?.message.verdicts) await preparation.tell(found.message, found.message.verdicts, delivery, outcome);
+    if (found?.message.verdicts) await preparation.sendReport(found.message, found.message.verdicts, delivery, outcome);
   }
 
   function count(delivery: QueuedDelivery, outcome: 'delivered' | 'deferred' | 'failed', attempt: AttemptRecord): void {
@@ -226,15 +236,15 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
      * Leases due mail, as much as fits in one answer, and waits if there is none. `busy`: too many bytes of earlier
      * answers are still unread, of the account or in all.
      */
-    async pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'> {
+    async pull(endpoint: EndpointName, wish: PullOptions): Promise<PulledMails | 'busy'> {
       const lookInTurn = () =>
         places.run(endpoint.account, async () => {
           if (stopped || wish.gone.aborted) return NOTHING;
           const looked = await look(endpoint, wish);
           if ('next' in looked) return looked;
-          return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
+          return lease(endpoint, looked.found, wish).finally(() => pullPreparation.release(looked.found));
         });
-      const seen = await bell.find(endpoint, wish, lookInTurn, (one) => {
+      const seen = await waiters.find(endpoint, wish, lookInTurn, (one) => {
         if (one === 'busy') return undefined;
         if ('next' in one) return Math.max(0, one.next - clock.now());
         return one.mails.length > 0 ? undefined : 0;
@@ -242,14 +252,14 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
       return seen !== 'busy' && 'next' in seen ? NOTHING : seen;
     },
     /** Ends a lease; false if it is unknown: of another account, or no longer the newest of a waiting delivery. */
-    async end(account: string, lease: string, said: Said) {
+    async end(account: string, lease: string, said: LeaseOutcome) {
       const [, id = '', number] = /^(.{1,200})\.(\d{1,9})$/.exec(lease) ?? [];
       const delivery = number === undefined ? undefined : await spool.delivery(id);
       if (!delivery || delivery.account !== account || delivery.state !== 'waiting') return false;
       const { outcome, end } = settleLease({
         delivery,
         n: Number(number),
-        said,
+        outcome: said,
         now: clock.now(),
         jitter: ids.jitter(),
         budget: { age: time.age(delivery.budgetFrom), limit, mayEnd: time.sure() },
@@ -260,14 +270,14 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
       if (!attempt) return false;
       count(delivery, outcome, attempt);
       // Wakes waiters for the new due time.
-      if (outcome === 'deferred') bell.ring(delivery);
+      if (outcome === 'deferred') waiters.wake(delivery);
       else await tell(delivery, outcome);
       return true;
     },
     /** Ends the waits, so that their calls are answered. */
     async stop() {
       stopped = true;
-      bell.stop();
+      waiters.stop();
       await loop.stop();
     },
   });

@@ -166,8 +166,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return {
       kind: 'settled',
       settled,
-      fresh: preparation.fresh(delivery, message, found),
-      afterwards: () => preparation.tell(message, verdicts, delivery, settled.outcome),
+      fresh: preparation.newVerdicts(delivery, message, found),
+      afterwards: () => preparation.sendReport(message, verdicts, delivery, settled.outcome),
     } as const;
   }
 
@@ -180,7 +180,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     timed: false,
     isPulled,
     isAlarming: () => true,
-    companyOf: sharedPosts.companyOf,
+    shareRuleOf: sharedPosts.shareRuleOf,
     prepare,
     steps: deps.steps,
     async expire(waiting) {
@@ -190,7 +190,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
         async afterwards() {
           const found = await spool.message(delivery.messageId);
           if (found?.message.verdicts)
-            await preparation.tell(found.message, found.message.verdicts, delivery, 'failed');
+            await preparation.sendReport(found.message, found.message.verdicts, delivery, 'failed');
         },
       };
     },

@@ -1,8 +1,8 @@
+import { createExpiringCache } from '../base/cache.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createExpiringMemory } from '../base/memory.ts';
 import type { Delivery } from '../queue/delivery.ts';
-import type { Company } from '../queue/road.ts';
+import type { ShareRule } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/waiting.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 
@@ -11,7 +11,7 @@ const JSON_PER_BYTE = 4;
 /** Milliseconds for which a route's messages are posted singly after a shared POST was not accepted. */
 const SINGLY_MS = 60_000;
 /** Maximum number of routes posted singly. */
-const MOST_ROUTES = 10_000;
+const MAX_ROUTES = 10_000;
 
 interface SharedPostsDeps {
   /** How many messages of its route may share a POST. */
@@ -25,11 +25,11 @@ interface SharedPostsDeps {
  */
 export function createSharedPosts({ batchBytes }: { readonly batchBytes: number }, deps: SharedPostsDeps) {
   const { batchEvents, clock } = deps;
-  const singly = createExpiringMemory<true>({ most: MOST_ROUTES }, clock);
+  const singly = createExpiringCache<true>({ most: MAX_ROUTES }, clock);
 
   return frozen({
     /** The messages that share a POST with `first`; undefined: it is posted alone. */
-    companyOf(first: Waiting): Company | undefined {
+    shareRuleOf(first: Waiting): ShareRule | undefined {
       const { delivery } = first;
       let room = batchBytes / JSON_PER_BYTE - sizeOf(first);
       if (!isFresh(first) || room <= 0 || singly.get(delivery.routeId)) return undefined;
@@ -37,7 +37,7 @@ export function createSharedPosts({ batchBytes }: { readonly batchBytes: number 
       if (events <= 1) return undefined;
       return {
         most: events - 1,
-        takes(next) {
+        accepts(next) {
           const size = sizeOf(next);
           if (!isFresh(next) || next.delivery.routeId !== delivery.routeId || size > room) return false;
           room -= size;

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import { createBeliefs } from '../store/beliefs.ts';
+import { createCachedReads } from '../store/cached-reads.ts';
 import { type SigningKeyRow, signingKeyId } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 
@@ -81,7 +81,7 @@ const FRESH_MS = 10_000;
 export type SigningKeys = ReturnType<typeof createSigningKeys>;
 
 export function createSigningKeys({ store, clock, ids }: { store: Store; clock: Clock; ids: Ids }) {
-  const known = createBeliefs((name) => read(...partsOf(name)), FRESH_MS, { clock });
+  const known = createCachedReads((name) => read(...partsOf(name)), FRESH_MS, { clock });
 
   async function read(account: string, url: string): Promise<SigningKeyRow> {
     const id = signingKeyId(account, url);

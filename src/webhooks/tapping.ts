@@ -3,15 +3,15 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Scanning } from '../scan/scanning.ts';
-import { createDiscard, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
-import { createBell } from './waiters.ts';
+import { createDiscard, type PreparedDelivery } from './pull-preparation.ts';
+import { createMailWaiters } from './waiters.ts';
 
 // Watches the mail of a live route: renders the POST of each new message once more, without keeping anything.
 
 interface TappingDeps {
   readonly spool: Pick<Spool, 'delivery' | 'message' | 'onChange'>;
-  readonly preparation: Pick<Preparation, 'show' | 'discard'>;
+  readonly preparation: Pick<Preparation, 'renderForTap' | 'discard'>;
   /** Undefined if no scanner is configured. */
   readonly scanning: Pick<Scanning, 'of'> | undefined;
   readonly clock: Clock;
@@ -23,7 +23,7 @@ interface Tapped {
   readonly routeId: string;
 }
 
-interface TapWish {
+interface TapOptions {
   /** `cursor` of the previous answer; undefined: begin now. */
   readonly cursor: number | undefined;
   readonly limit: number;
@@ -34,7 +34,7 @@ interface TapWish {
 /** Mail since the cursor. Its bodies stay until `discard`, which may be called twice. */
 interface TappedMails {
   readonly cursor: number;
-  readonly mails: readonly Ready[];
+  readonly mails: readonly PreparedDelivery[];
   /** Whether older messages were already forgotten. */
   readonly gap: boolean;
   discard(): void;
@@ -54,7 +54,7 @@ const FORGET = 120_000;
 const PATIENCE = 3000;
 const LOOK_AGAIN = 200;
 /** Bytes of posts in one answer; a single one may be larger. */
-const MOST_BYTES = 8 * 1024 * 1024;
+const MAX_BYTES = 8 * 1024 * 1024;
 
 interface Tap extends Tapped {
   /** The number of the next message. Numbers begin with a time, so that those of an earlier process are older. */
@@ -65,7 +65,7 @@ interface Tap extends Tapped {
 
 export function createTapping({ spool, preparation, scanning, clock }: TappingDeps) {
   const taps = new Map<string, Tap>();
-  const bell = createBell(clock);
+  const waiters = createMailWaiters(clock);
 
   spool.onChange((fresh) => {
     if (taps.size > 0) for (const delivery of fresh) hear(delivery);
@@ -77,7 +77,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
     if (clock.monotonic() - tap.usedAt > FORGET) return void taps.delete(keyOf(tap));
     tap.fresh.push({ n: tap.next++, id, at: clock.monotonic() });
     if (tap.fresh.length > REMEMBERED) tap.fresh.shift();
-    bell.ring(tap);
+    waiters.wake(tap);
   }
 
   function open(route: Tapped): Tap | undefined {
@@ -93,7 +93,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
   }
 
   /** The POST of a message; `soon`: it must wait; undefined: the message is gone. */
-  async function show({ id, at }: Tap['fresh'][number]): Promise<Ready | 'soon' | undefined> {
+  async function show({ id, at }: Tap['fresh'][number]): Promise<PreparedDelivery | 'soon' | undefined> {
     const delivery = await spool.delivery(id);
     const found = delivery && (await spool.message(delivery.messageId));
     if (!found) return undefined;
@@ -101,7 +101,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
     const known = message.verdicts !== null && (!scanning || message.scan);
     if (!known && delivery.state === 'waiting' && clock.monotonic() - at < PATIENCE) return 'soon';
     const { attempts, budgetFrom } = delivery;
-    const post = await preparation.show([
+    const post = await preparation.renderForTap([
       { delivery, attempts, budgetFrom },
       { delivery, message, body },
     ]);
@@ -110,11 +110,11 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
 
   /** The messages from `cursor` on that can be shown, in order. */
   async function look(tap: Tap, cursor: number, limit: number): Promise<Omit<TappedMails, 'discard' | 'gap'>> {
-    const mails: Ready[] = [];
+    const mails: PreparedDelivery[] = [];
     let bytes = 0;
     for (const one of [...tap.fresh]) {
       if (one.n < cursor) continue;
-      if (mails.length >= limit || bytes > MOST_BYTES) break;
+      if (mails.length >= limit || bytes > MAX_BYTES) break;
       const shown = await show(one);
       if (shown === 'soon') break;
       cursor = one.n + 1;
@@ -127,13 +127,13 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
 
   return frozen({
     /** Undefined: too many routes of the account, or of all, are watched. */
-    async tap(route: Tapped, { cursor, limit, ...patience }: TapWish): Promise<TappedMails | undefined> {
+    async tap(route: Tapped, { cursor, limit, ...patience }: TapOptions): Promise<TappedMails | undefined> {
       const tap = open(route);
       if (!tap) return undefined;
       const first = tap.fresh[0]?.n ?? tap.next;
       const from = cursor === undefined ? tap.next : Math.min(Math.max(cursor, first), tap.next);
       const gap = cursor !== undefined && cursor !== from;
-      const seen = await bell.find(
+      const seen = await waiters.find(
         route,
         patience,
         async () => {
@@ -145,7 +145,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
       );
       return { ...seen, gap, discard: createDiscard(preparation, seen.mails) };
     },
-    stop: bell.stop,
+    stop: waiters.stop,
   });
 }
 

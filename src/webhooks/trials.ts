@@ -3,8 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { AttemptRecord, Delivery } from '../queue/delivery.ts';
 import { type AttemptResult, errorOf } from '../queue/settle.ts';
-import type { Answers } from './answers.ts';
 import { basicAuth, type Destinations, PLAIN_TARGET } from './destinations.ts';
+import type { ReplyMatching } from './reply-matching.ts';
 import type { Mail, Poster, Renderer } from './types.ts';
 
 /** Marks a trial for receivers: no new mail, a test of how they handle this event. */
@@ -20,7 +20,7 @@ interface TrialsDeps {
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   readonly poster: Pick<Poster, 'post'>;
   readonly destinations: Pick<Destinations, 'target'>;
-  readonly answers: Pick<Answers, 'shown'>;
+  readonly answers: Pick<ReplyMatching, 'shown'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
 }

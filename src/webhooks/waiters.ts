@@ -11,12 +11,12 @@ interface Patience {
 }
 
 /** Wakes calls that wait for mail. */
-export function createBell(clock: Clock) {
+export function createMailWaiters(clock: Clock) {
   const listeners = new Map<string, Set<() => void>>();
   const keyOf = (name: Name) => `${name.account}\0${'url' in name ? name.url : name.routeId}`;
   let stopped = false;
 
-  function ringAll(): void {
+  function wakeAll(): void {
     for (const here of listeners.values()) for (const ring of here) ring();
   }
 
@@ -64,14 +64,14 @@ export function createBell(clock: Clock) {
         if (here.size === 0) listeners.delete(key);
       }
     },
-    ring(name: Name) {
+    wake(name: Name) {
       for (const ring of listeners.get(keyOf(name)) ?? []) ring();
     },
-    ringAll,
+    wakeAll,
     /** Ends the waits, so that their calls are answered. */
     stop() {
       stopped = true;
-      ringAll();
+      wakeAll();
     },
   });
 }

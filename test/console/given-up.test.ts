@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { spoolDir } from '../../src/composition/slices.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
-import { noteBeside } from '../../src/journal/beside.ts';
+import { recordCommandActions } from '../../src/journal/command-access.ts';
 import { openStore } from '../../src/store/store.ts';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, openConsolePage } from '../support/console-page.ts';
@@ -126,7 +126,9 @@ if (program !== undefined) {
       const id = '01kcinterrupted0000000000';
       const { by, what, count: many } = start;
       const detail = start.detail.replace(/^job \w+/, `job ${id}`);
-      noteBeside(join(running.dir, 'journal.db'), [{ at: Date.now(), account, by, what, count: many, detail }]);
+      recordCommandActions(join(running.dir, 'journal.db'), [
+        { at: Date.now(), account, by, what, count: many, detail },
+      ]);
       const job = {
         ...{ operation: 'jobs/info', id, what: 'Replay', one: 'message', several: 'messages', of: MANY },
         again: { operation: 'inbound/replay', params: { query: '*', state: 'dead' } },

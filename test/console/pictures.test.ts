@@ -311,7 +311,7 @@ const faultsOf = (page: ConsolePage, { name }: Look): Promise<string[]> =>
     return wrong;
   })()`);
 
-const MOST_CONTROLS = 500;
+const MAX_CONTROLS = 500;
 
 /**
  * Controls that Tab does not come to, and those that do not show that they have the focus. What stands beside a list changes with the
@@ -324,7 +324,7 @@ async function lostControls(page: ConsolePage, { name }: Look): Promise<string[]
   // What came to the page behind the focus, such as counts that are asked for apart, is reached in a second round.
   for (let round = 1; round <= 2; round++) {
     await browser.evaluate(`(window.round = new Set(), 0)`);
-    for (let i = 0, around = false; !around && i < MOST_CONTROLS; i++) {
+    for (let i = 0, around = false; !around && i < MAX_CONTROLS; i++) {
       await browser.press('Tab');
       around = await browser.evaluate(`(() => {
         const one = document.activeElement;

@@ -16,7 +16,7 @@ const DEADLINE = size('ANSWER_DEADLINE_MS', 30_000, 1000);
 /** How much later a connection may end on a machine that is busy. */
 const LATE = 1500;
 const MESSAGES = size('ANSWER_MESSAGES', 16, 4);
-const MOST_GROWTH = 10;
+const MAX_GROWTH = 10;
 const KINDS: readonly Spoiling[] = ['drip-headers', 'drip-body', 'endless-body', 'endless-header'];
 
 const COLLECTING = new URL('../support/faults/collect-garbage.ts', import.meta.url);
@@ -135,7 +135,7 @@ describe('endpoints with slow or endless answers', function () {
     show('answers', seen);
     expect(seen.heldMs).to.be.within(DEADLINE * 0.9, DEADLINE + LATE);
     expect(seen.spoilt).to.be.at.least(2 * KINDS.length);
-    expect(seen.growth).to.be.below(MOST_GROWTH);
+    expect(seen.growth).to.be.below(MAX_GROWTH);
     expect(seen).to.include({ sockets: 0, left: 0 });
   });
 
@@ -148,6 +148,6 @@ describe('endpoints with slow or endless answers', function () {
   it('fill the memory if answers are read to their end (control)', async () => {
     const seen = await run('trusting');
     show('answers, control that reads all', seen);
-    expect(seen.growth).to.be.above(MOST_GROWTH);
+    expect(seen.growth).to.be.above(MAX_GROWTH);
   });
 });

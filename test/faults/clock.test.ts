@@ -207,7 +207,7 @@ const figures = (kept: Kept) =>
     .join(', ');
 
 /** Measurements of the same gap. */
-const MOST_GAPS = 5;
+const MAX_GAPS = 5;
 
 describe('a wall clock that jumps', function () {
   this.timeout(1_800_000);
@@ -239,7 +239,7 @@ describe('a wall clock that jumps', function () {
   it('makes no attempt a second late because of a leap second; a clock-based timer does (control)', async () => {
     // A busy machine only adds to a gap, so the shortest of several tells.
     let [gap, control] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-    for (let runs = 0; runs < MOST_GAPS && !(control - gap > 500); runs++) {
+    for (let runs = 0; runs < MAX_GAPS && !(control - gap > 500); runs++) {
       const [one, other] = await Promise.all([gapOverLeapSecond(), gapOverLeapSecond({ intervalsByWall: true })]);
       [gap, control] = [Math.min(gap, one), Math.min(control, other)];
     }

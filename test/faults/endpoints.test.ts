@@ -17,8 +17,8 @@ const PER_ENDPOINT = 8;
  * The target is a change of less than a tenth. Two daemons with nothing but good endpoints differ by more when others
  * use the machine, and a pool that is starved by seconds.
  */
-const MOST_TIMES = 1.5;
-const MOST_MORE_MS = 100;
+const MAX_TIMES = 1.5;
+const MAX_MORE_MS = 100;
 /** How long what was sent is waited for. */
 const PATIENCE_MS = 5000;
 
@@ -137,7 +137,7 @@ const percentile = ({ times }: Seen, share: number) =>
   times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? Number.POSITIVE_INFINITY;
 const p99 = (seen: Seen) => percentile(seen, 0.99);
 
-const isStarved = (seen: Seen, allGood: Seen): boolean => p99(seen) > MOST_TIMES * p99(allGood) + MOST_MORE_MS;
+const isStarved = (seen: Seen, allGood: Seen): boolean => p99(seen) > MAX_TIMES * p99(allGood) + MAX_MORE_MS;
 
 function show(what: string, seen: Seen, allGood: Seen): void {
   const figures = (

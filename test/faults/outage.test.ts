@@ -18,11 +18,11 @@ import { until } from '../support/until.ts';
 const MESSAGES = size('OUTAGE_MESSAGES', 10_000, 300);
 /** Seconds of an outage by the clock of the machine; 0: only by a clock that runs faster. */
 const REAL_SECONDS = size('OUTAGE_REAL_S', 180, 0);
-const MOST_PROBES = 200;
+const MAX_PROBES = 200;
 /** How many seconds of the outage pass in one of the machine's. */
 const SPEED = size('OUTAGE_SPEED', 120, 480);
-const MOST_TO_FIRST_S = 60;
-const MOST_TO_EMPTY_S = 300;
+const MAX_TO_FIRST_S = 60;
+const MAX_TO_EMPTY_S = 300;
 
 interface Outage {
   readonly verdict: Verdict;
@@ -102,9 +102,9 @@ async function comeBack(
 function expectTargets({ verdict, probes, toFirst, toEmpty }: Outage): void {
   expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
   expect(verdict.delivered).to.equal(verdict.acknowledged);
-  expect(probes).to.be.below(MOST_PROBES);
-  expect(toFirst).to.be.at.most(MOST_TO_FIRST_S);
-  expect(toEmpty).to.be.at.most(MOST_TO_EMPTY_S);
+  expect(probes).to.be.below(MAX_PROBES);
+  expect(toFirst).to.be.at.most(MAX_TO_FIRST_S);
+  expect(toEmpty).to.be.at.most(MAX_TO_EMPTY_S);
 }
 
 describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it`, function () {
@@ -127,7 +127,7 @@ describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it
     if (!start) throw new Error('no daemon in the copy');
     const posts = await hour((_world, _ledger, _sink, probes) => probes, Math.min(MESSAGES, 500), start);
     console.log(`      an hour of 500s, control: posts while down ${posts}`);
-    expect(posts).to.be.above(MOST_PROBES);
+    expect(posts).to.be.above(MAX_PROBES);
   });
 
   if (REAL_SECONDS > 0)

@@ -15,9 +15,9 @@ const RATE = size('SOAK_RATE', 150, 100);
  * Megabytes that may be more at the end of the load than after a quarter of it: in its first minute a daemon still
  * grows into its work.
  */
-const MOST_MORE = { memory: size('SOAK_MORE_MB', 48, 160), queue: 64 };
+const MAX_MORE = { memory: size('SOAK_MORE_MB', 48, 160), queue: 64 };
 /** Things that may be more when all is quiet again than before the load; under load they come and go. */
-const MOST_LEFT = { sockets: 20, descriptors: 20, threads: 2 };
+const MAX_LEFT = { sockets: 20, descriptors: 20, threads: 2 };
 /** What a leak of everything must come to within seconds. */
 const CONTROL_MB = 160;
 /** Delivered mail is kept to this size; beyond it the queue must not grow. */
@@ -102,10 +102,10 @@ async function soak(world: World, ms: number, imports: readonly URL[] = []): Pro
 
 const names = <T extends object>(of: T) => Object.keys(of) as (keyof T)[];
 
-/** What is still more than `MOST_LEFT` allows. */
+/** What is still more than `MAX_LEFT` allows. */
 const leftBehind = (first: Sample, now: Sample) =>
-  names(MOST_LEFT).flatMap((name) =>
-    now[name] - first[name] > MOST_LEFT[name] ? [`${name}: ${first[name]} before, ${now[name]} now`] : [],
+  names(MAX_LEFT).flatMap((name) =>
+    now[name] - first[name] > MAX_LEFT[name] ? [`${name}: ${first[name]} before, ${now[name]} now`] : [],
   );
 
 describe(`${Math.round(SOAK_MS / 1000)} s of mail in both directions, calls, bounces and an unreliable endpoint`, function () {
@@ -144,9 +144,9 @@ describe(`${Math.round(SOAK_MS / 1000)} s of mail in both directions, calls, bou
     expect(server.mails.length).to.be.above(0);
     expect(await world.edge.stop(), 'the exit code').to.equal(0);
     expect(left).to.deep.equal([]);
-    for (const name of names(MOST_MORE)) {
+    for (const name of names(MAX_MORE)) {
       const { early, late } = drift(samples, name);
-      expect(late - early, name).to.be.at.most(MOST_MORE[name]);
+      expect(late - early, name).to.be.at.most(MAX_MORE[name]);
     }
   });
 

@@ -18,7 +18,7 @@ import { until } from '../support/until.ts';
 /** Longer than the daemon believes what it read before. */
 const AWAY_MS = size('STORE_AWAY_MS', 60_000, 16_000);
 const RATE = size('STORE_RATE', 500, 60);
-const MOST_TO_EMPTY_MS = 30_000;
+const MAX_TO_EMPTY_MS = 30_000;
 /** After a thousand messages a session has to begin anew, whether the store is there or not. */
 const SESSION_IS_OVER = /^421 4\.7\.0 Too many messages/;
 /** How long an operation may take before the store counts as away. */
@@ -167,7 +167,7 @@ function expectTargets({ verdict, rate, accepted, seconds, refused, late, calls,
     expect([status, body.name, body.code]).to.deep.equal([503, 'ServiceUnavailable', -2]);
   expect(stranger).to.match(/^451/);
   expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
-  expect(emptyMs).to.be.below(MOST_TO_EMPTY_MS);
+  expect(emptyMs).to.be.below(MAX_TO_EMPTY_MS);
 }
 
 describe(`a store that is unavailable for ${AWAY_MS} ms under ${RATE} messages a second`, function () {

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { type Judgement, judge } from '../../src/returns/bounce-message.ts';
+import { classifyReturned, type ReturnClassification } from '../../src/returns/bounce-message.ts';
 
 // Real bounces and what others found in them: the messages of Sisimai's set-of-emails, and the tables of its tests. Neither is part of this
 // project. `git clone https://github.com/sisimai/p5-sisimai`, then `BOUNCES=DIR npx mocha test/interop/bounce-sets.test.ts`.
@@ -33,12 +33,13 @@ function expectedIn(dir: string): Expected[] {
 /** Reports about mail that was delivered, and answers of people's programs: no bounces. */
 const NO_BOUNCE = new Set(['delivered', 'feedback', 'vacation']);
 
-function oursOf(said: Judgement): 'hard' | 'soft' | 'not recognised' {
+function oursOf(said: ReturnClassification): 'hard' | 'soft' | 'not recognised' {
   if (said.kind === 'failed') return said.bounce.kind === 'hard_bounce' ? 'hard' : 'soft';
   return said.kind === 'delayed' ? 'soft' : 'not recognised';
 }
 
-const ruleOf = (said: Judgement) => ('bounce' in said ? said.bounce.rule : 'why' in said ? said.why : said.kind);
+const ruleOf = (said: ReturnClassification) =>
+  'bounce' in said ? said.bounce.rule : 'why' in said ? said.why : said.kind;
 
 describe('real bounces of Sisimai', () => {
   it('are recognised and classified as in its set', function () {
@@ -66,7 +67,7 @@ describe('real bounces of Sisimai', () => {
       const path = join(DIR, MESSAGES, file);
       if (!existsSync(path) || reasons.length === 0) continue;
       const bytes = Buffer.from(readFileSync(path, 'latin1').replace(/\r?\n|\r/g, '\r\n'), 'latin1');
-      const said = judge('bounce', bytes, { email: null, sender: '' });
+      const said = classifyReturned('bounce', bytes, { email: null, sender: '' });
       const ours = oursOf(said);
       const wanted = [...new Set(reasons.map(({ reason }) => reason))].join('+');
       const text = `${file}: ${'diag' in said ? said.diag.replace(/\s+/g, ' ').slice(0, 160) : ''}`;

@@ -47,7 +47,7 @@ describe('third-party reply parsers', function () {
     const texts = Object.values(QUOTING).map((above) => `${OWN}\n${above.join('\n')}\n\n> Does it work?\n> Bob\n`);
     const answers: Record<string, string[]> = JSON.parse(run('python3', [SCRIPT], packages, JSON.stringify(texts)));
     for (const text of texts) expect(words(splitReply(text).reply)).to.equal(words(OWN));
-    for (const [parser, most] of Object.entries(MOST_UNKNOWN)) {
+    for (const [parser, most] of Object.entries(MAX_UNKNOWN)) {
       const others = Object.keys(QUOTING).filter((_, i) => words(answers[parser]?.[i] ?? '') !== words(OWN));
       expect(others.length, `${parser}: ${others.join(', ')}`).to.be.at.most(most);
     }
@@ -69,7 +69,7 @@ const WHEELS = ['email_reply_parser==0.5.12', 'mail-parser-reply==1.36'];
 const TALON = 'talon==1.4.4';
 
 /** How many of the programs each of them does not know: there it leaves the attribution or the quote in the reply. */
-const MOST_UNKNOWN = { email_reply_parser: 41, 'mail-parser-reply': 39 };
+const MAX_UNKNOWN = { email_reply_parser: 41, 'mail-parser-reply': 39 };
 
 /** Cases of talon that stay reply here. */
 const UNCLEAR = [

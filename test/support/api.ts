@@ -3,22 +3,22 @@ import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/http/se
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
-import { createLogMemory } from '../../src/base/log-memory.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
+import { createRecentLog } from '../../src/base/recent-log.ts';
 import { type ConsoleSettings, createConsole } from '../../src/console/console.ts';
 import { hostAnswers } from '../../src/console/host/index.ts';
 import { createHostParts } from '../../src/console/host/parts.ts';
 import type { DnsAnswer, DnsBudget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
+import { createCounterRemoval } from '../../src/events/counter-removal.ts';
 import { createLists } from '../../src/events/lists.ts';
-import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createBrake } from '../../src/inbound/brake.ts';
-import { createChoosing } from '../../src/inbound/choosing.ts';
+import { createContentRouter } from '../../src/inbound/content-routing.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createJournal } from '../../src/journal/journal.ts';
-import { watch } from '../../src/journal/watch.ts';
+import { watchQueue } from '../../src/journal/queue-watch.ts';
 import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/addresses/reserved-names.ts';
 import type { Scan } from '../../src/mail/scan.ts';
@@ -99,7 +99,7 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
 }
 
 /** Nothing is delivered here, so nothing is behind. */
-const NO_PACING = { turn: () => undefined };
+const NO_PACING = { delay: () => undefined };
 
 /**
  * The API over HTTP with two accounts and the real store, routing, acceptance and queue; DNS and the endpoints are doubles.
@@ -145,7 +145,7 @@ export async function startApi(
     { clock, deadlines: systemClock, log, metrics: NO_METRICS },
   );
   if (options.journal) await journal.start();
-  const watched = watch(await borrowSpool({ clock, log }), { journal, clock, log });
+  const watched = watchQueue(await borrowSpool({ clock, log }), { journal, clock, log });
   const spool = { ...watched.spool, events: { ...watched.spool.events } };
   const missingUrls = new Set<string>();
   const poked: string[] = [];
@@ -225,8 +225,8 @@ export async function startApi(
       series: { read: () => Promise.reject(new Error('there are no series here')) },
       tasks: () => [],
       settings: () => [],
-      log: createLogMemory(clock),
-      enterUrl: (token: string) => `http://127.0.0.1/console/enter/${token}`,
+      log: createRecentLog(clock),
+      signInUrl: (token: string) => `http://127.0.0.1/console/enter/${token}`,
       listeners: () => [],
       examine: async function* () {},
     },
@@ -282,8 +282,8 @@ export async function startApi(
         {
           spool,
           pacing: NO_PACING,
-          doorScan: undefined,
-          choosing: createChoosing({ judging: createTestJudging(), scanNow: async () => undefined }),
+          scanBefore: undefined,
+          contentRouter: createContentRouter({ inspector: createTestJudging(), scanNow: async () => undefined }),
           brake: createBrake({ messages: 0, windowMs: 60_000 }, { clock, log, metrics: NO_METRICS }),
           notes: journal,
           clock,
@@ -300,7 +300,7 @@ export async function startApi(
           forgotten.push(account);
         },
       },
-      numbers: createNumbers({ store, clock }),
+      counterRemoval: createCounterRemoval({ store, clock }),
       resolver,
       nameServers: exampleNameServers,
       senderDomains: senders.senderDomains,

@@ -1,9 +1,9 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { MailAttempt } from '../../src/queue/settle.ts';
-import { type CarrierSettings, createMailCarrier } from '../../src/sending/carry/carrier.ts';
-import type { Policies } from '../../src/sending/carry/mta-sts.ts';
-import type { MailCarrier } from '../../src/sending/types.ts';
+import { createMailTransport, type TransportSettings } from '../../src/sending/transport/mail-transport.ts';
+import type { Policies } from '../../src/sending/transport/mta-sts.ts';
+import type { MailTransport } from '../../src/sending/types.ts';
 import { createTestLog } from './log.ts';
 import { type Script, type ScriptedOptions, type ScriptedServer, startScriptedSmtp } from './scripted-smtp.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';
@@ -28,7 +28,7 @@ export const TWO_MX: ZoneRecords = {
   'second.example.com': { A: ['127.0.0.11'] },
 };
 
-interface Wanted extends Partial<CarrierSettings> {
+interface Wanted extends Partial<TransportSettings> {
   readonly zone?: ZoneRecords;
   readonly clock?: Clock;
   readonly policies?: Policies;
@@ -37,7 +37,7 @@ interface Wanted extends Partial<CarrierSettings> {
 /** Servers and carriers of one test, ended together. */
 export function createCarrierWorld() {
   const servers: ScriptedServer[] = [];
-  const carriers: MailCarrier[] = [];
+  const transports: MailTransport[] = [];
   const log = createTestLog();
   return {
     log,
@@ -47,8 +47,8 @@ export function createCarrierWorld() {
       return server;
     },
     /** A carrier to the port of the first server. */
-    carrier({ zone = ONE_MX, clock = systemClock, policies, ...settings }: Wanted = {}): MailCarrier {
-      const carrier = createMailCarrier(
+    carrier({ zone = ONE_MX, clock = systemClock, policies, ...settings }: Wanted = {}): MailTransport {
+      const carrier = createMailTransport(
         {
           hostname: 'out.postern.test',
           relay: '',
@@ -63,11 +63,11 @@ export function createCarrierWorld() {
         },
         { resolver: zoneResolver(zone), clock, ids: createIds(clock), log, policies: policies ?? null },
       );
-      carriers.push(carrier);
+      transports.push(carrier);
       return carrier;
     },
     async stop(): Promise<void> {
-      await Promise.all(carriers.splice(0).map((carrier) => carrier.stop()));
+      await Promise.all(transports.splice(0).map((carrier) => carrier.stop()));
       await Promise.all(servers.splice(0).map((server) => server.stop()));
     },
   };
@@ -75,11 +75,11 @@ export function createCarrierWorld() {
 
 /** Carries one message; what is not said is that of a plain one. */
 export function carry(
-  carrier: MailCarrier,
+  carrier: MailTransport,
   mail: { text?: string | Uint8Array; mailFrom?: string; recipient?: string; sources?: readonly string[] } = {},
 ): Promise<MailAttempt> {
   const { text = HELLO, mailFrom = 'bounce@sender.example', recipient = 'b@example.com', sources = [] } = mail;
-  return carrier.carry({
+  return carrier.send({
     composed: { bytes: typeof text === 'string' ? Buffer.from(text) : text, mailFrom, links: [] },
     recipient,
     sourceAddresses: sources,

@@ -3,7 +3,7 @@ import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:ht
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { PasswordCost } from '../../src/console/passwords.ts';
-import { addPerson, createEnterLink, type PersonRow, type Role } from '../../src/store/rows/people.ts';
+import { addPerson, createSignInLink, type PersonRow, type Role } from '../../src/store/rows/people.ts';
 import type { Store } from '../../src/store/store.ts';
 import { ACCOUNT, startApi } from './api.ts';
 
@@ -137,7 +137,7 @@ export async function startConsole(
     ...world,
     browser: (at?: { origin: string }) => createBrowser(world.port, at),
     link: async (person: string | null = null) =>
-      `/console/enter/${await createEnterLink(world.store, person, { clock: world.clock, ids })}`,
+      `/console/enter/${await createSignInLink(world.store, person, { clock: world.clock, ids })}`,
   };
 }
 

@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { openMongo } from '../../src/store/driver/mongo.ts';
-import { createEnterLink } from '../../src/store/rows/people.ts';
+import { createSignInLink } from '../../src/store/rows/people.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { type ChildDaemon, spawnDaemon } from './child.ts';
 import { postern, type Ran } from './command.ts';
@@ -175,7 +175,7 @@ export async function startHosts(
 
 /** An operator at the console of a host. */
 export async function operatorAt({ rows }: Pick<Hosts, 'rows'>, { base }: Pick<Host, 'base'>): Promise<Browser> {
-  const token = await createEnterLink(rows, null, { clock: systemClock, ids: createIds(systemClock) });
+  const token = await createSignInLink(rows, null, { clock: systemClock, ids: createIds(systemClock) });
   const browser = createBrowser(Number(new URL(base).port));
   await browser.press(`/console/enter/${token}`);
   return browser;

@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { systemClock } from '../../src/base/clock.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import { createJournal, type Journal, type JournalSettings } from '../../src/journal/journal.ts';
+import { type WatchedQueue, watchQueue } from '../../src/journal/queue-watch.ts';
 import type { MailFilter, MailRecord, Note } from '../../src/journal/types.ts';
-import { type Watched, watch } from '../../src/journal/watch.ts';
 import type { Spool } from '../../src/queue/delivery.ts';
 import { afterTest } from './cleanup.ts';
 import { createTestClock, type TestClock } from './clock.ts';
@@ -29,7 +29,7 @@ export interface TestJournal {
   /** The newest mail that matches. */
   mail(filter?: MailFilter): Promise<readonly MailRecord[]>;
   /** A queue that it watches; the test starts the comparison with the queue. */
-  watch(spool: Spool): Watched;
+  watch(spool: Spool): WatchedQueue;
   stop(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ export async function startJournal(
     { clock, deadlines, log, metrics },
   );
   if (started) await journal.start();
-  const watches: Watched[] = [];
+  const watches: WatchedQueue[] = [];
   let stopping: Promise<void> | undefined;
   const one: TestJournal = {
     journal,
@@ -61,7 +61,7 @@ export async function startJournal(
       return (await journal.history.mail(filter, 1000)).rows;
     },
     watch(spool) {
-      const watched = watch(spool, { journal, clock, log });
+      const watched = watchQueue(spool, { journal, clock, log });
       watches.push(watched);
       return watched;
     },

@@ -1,4 +1,9 @@
-import { createJudgeTask, createJudging, type Judged, type JudgeInput } from '../../src/inbound/judging.ts';
+import {
+  createInspectionTask,
+  createInspector,
+  type Inspection,
+  type InspectionInput,
+} from '../../src/inbound/inspection.ts';
 import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
 import { createTestLog } from './log.ts';
 
@@ -11,9 +16,9 @@ const UNSIGNED: Verdicts = {
 
 /** Looks into messages on this thread, and finds these verdicts. */
 export function createTestJudging(verdicts: Verdicts = UNSIGNED) {
-  const task = createJudgeTask({ authenticator: { authenticate: async () => verdicts } });
-  return createJudging({
-    run: async (pack: () => { readonly value: JudgeInput }): Promise<Judged> =>
+  const task = createInspectionTask({ authenticator: { authenticate: async () => verdicts } });
+  return createInspector({
+    run: async (pack: () => { readonly value: InspectionInput }): Promise<Inspection> =>
       (await task(pack().value, (work) => work())).value,
     log: createTestLog(),
   });

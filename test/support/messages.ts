@@ -5,8 +5,8 @@ import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
-import { createLeaving, createReleasing } from '../../src/sending/leave.ts';
 import { createScheduling } from '../../src/sending/scheduling.ts';
+import { createReleasing, createSendingQuota } from '../../src/sending/sending-quota.ts';
 import type { Signing } from '../../src/sending/signing.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';
 import type { SentMessageRow } from '../../src/store/rows/messages.ts';
@@ -29,7 +29,7 @@ export function createTestMessages(deps: {
 }) {
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
-  const leaving = createLeaving(
+  const sendingQuota = createSendingQuota(
     { quota: true },
     { ...deps, ids: { jitter: () => 0 }, time: createSureTime(deps.clock) },
   );
@@ -43,7 +43,7 @@ export function createTestMessages(deps: {
       ...deps,
       copies: NO_COPIES,
       recorder: createRecorder(deps),
-      leaving,
+      sendingQuota,
       ownDomains,
       signing: ALL_SIGNED,
       ids,

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import type { Bytes } from '../../src/base/bytes.ts';
 import { MANDRILL } from '../../src/inbound/formats.ts';
 import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
-import type { SenderAuth } from '../../src/mail/trust.ts';
+import type { SenderAuth } from '../../src/mail/sender-auth.ts';
 import type { Message } from '../../src/queue/delivery.ts';
 import type { Mail, RenderJob } from '../../src/webhooks/types.ts';
 

@@ -7,11 +7,11 @@ import { delimiter, join } from 'node:path';
 import {
   answers,
   onPath as findOnPath,
-  named,
   pipInstall,
   SECANTUS,
   SERVERS,
   URL_FORM,
+  urlWithDatabase,
 } from '../../src/cli/demo/database.ts';
 import { freePort } from './free-port.ts';
 import { place } from './place.ts';
@@ -255,7 +255,7 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
       address: { host, port: Number(port) },
       process: null,
       stays: true,
-      url: (database, at) => named(given, database, at),
+      url: (database, at) => urlWithDatabase(given, database, at),
       stop: async () => {},
     };
   }
@@ -269,7 +269,7 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
     address: { host: '127.0.0.1', port },
     process: server,
     stays: own === 'java',
-    url: (database, at) => named(`mongodb://127.0.0.1:${port}/`, database, at),
+    url: (database, at) => urlWithDatabase(`mongodb://127.0.0.1:${port}/`, database, at),
     async stop() {
       await server.kill();
       await rm(dir, { recursive: true, force: true });

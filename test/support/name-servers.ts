@@ -1,4 +1,4 @@
-import type { NameServers, Survey } from '../../src/dns/name-servers.ts';
+import type { NameServers, ZoneAnswers } from '../../src/dns/name-servers.ts';
 import type { MxRecord } from '../../src/dns/types.ts';
 
 /** The name servers of inbound.example.com, of which one still has the records of before; other names have none. */
@@ -6,9 +6,9 @@ export const exampleNameServers: NameServers = { ask };
 
 const NAMES = { ns1: '192.0.2.53', ns2: '198.51.100.53' };
 
-function ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
-function ask(name: string, type: 'TXT'): Promise<Survey<string>>;
-async function ask(name: string, type: 'MX' | 'TXT'): Promise<Survey<MxRecord> | Survey<string>> {
+function ask(name: string, type: 'MX'): Promise<ZoneAnswers<MxRecord>>;
+function ask(name: string, type: 'TXT'): Promise<ZoneAnswers<string>>;
+async function ask(name: string, type: 'MX' | 'TXT'): Promise<ZoneAnswers<MxRecord> | ZoneAnswers<string>> {
   if (!name.endsWith('inbound.example.com')) return 'none';
   const zone = { zone: 'example.com', leftOut: 0 };
   const ns1 = { server: 'ns1.example.com', address: NAMES.ns1 };

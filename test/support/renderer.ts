@@ -20,7 +20,7 @@ export interface OpenRenderer extends Omit<Renderer, 'render'>, Composer {
 }
 
 type Change = Partial<Omit<PoolSettings<never>, 'data'>> &
-  Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: LinkedFiles['place'] };
+  Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: LinkedFiles['reserve'] };
 
 function copied(body: Bytes): Bytes {
   return body.kind === 'file' ? body : { kind: 'memory', bytes: new Uint8Array(body.bytes) };

@@ -1,4 +1,4 @@
-import type { RoomSettings } from '../../src/base/room.ts';
+import type { DiskSpaceSettings } from '../../src/base/disk-space.ts';
 
 /** A disk that may be used up to its last byte. */
-export const NO_FLOOR: RoomSettings = { minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 0 };
+export const NO_FLOOR: DiskSpaceSettings = { minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 0 };

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Task } from '../../src/base/service.ts';
-import { createNumbers } from '../../src/events/numbers.ts';
+import { createCounterRemoval } from '../../src/events/counter-removal.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { createScheduling } from '../../src/sending/scheduling.ts';
 import { createTasks } from '../../src/tasks/index.ts';
@@ -58,7 +58,7 @@ export async function runTasks({
       resolver,
       cached: resolver,
       sweep: createSweep({ store, outbox, clock }),
-      numbers: createNumbers({ store, clock }),
+      counterRemoval: createCounterRemoval({ store, clock }),
       recorder: createRecorder({ store, lists, outbox, clock, log }),
       notices: senders.notices,
       copies: NO_COPIES,

@@ -4,9 +4,9 @@ import type { MessageEvent } from '../../src/events/record.ts';
 import { mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { MailAttempt } from '../../src/queue/settle.ts';
-import type { Leave } from '../../src/sending/leave.ts';
 import { readReport } from '../../src/sending/reporter.ts';
 import { createOutboundRoad, type OutboundParts } from '../../src/sending/road.ts';
+import type { ReleaseDecision } from '../../src/sending/sending-quota.ts';
 import type { ComposeJob, ComposeReply } from '../../src/sending/types.ts';
 import { NO_COPIES } from './copies.ts';
 import { aDelivery } from './delivery.ts';
@@ -59,7 +59,7 @@ export interface SendingWorld extends Bench {
   readonly sent: { readonly recipient: string; readonly at: number; readonly text: string }[];
   readonly composed: ComposeJob[];
   serve(next: (recipient: string) => MailAttempt | Promise<MailAttempt>): void;
-  leave(next: (recipientless: Outgoing, queuedAt: number, now: number) => Leave): void;
+  leave(next: (recipientless: Outgoing, queuedAt: number, now: number) => ReleaseDecision): void;
   compose(next: (job: ComposeJob) => ComposeReply): void;
   /** Mail of an account comes onto the queue. */
   mail(change?: Partial<Omit<Delivery, 'id'>>, outgoing?: Partial<Outgoing>): Promise<Delivery>;
@@ -71,20 +71,20 @@ export async function createWorld(parts: Partial<OutboundParts> = {}, maxAgeHour
   const sent: { recipient: string; at: number; text: string }[] = [];
   const composed: ComposeJob[] = [];
   let serve: (recipient: string) => MailAttempt | Promise<MailAttempt> = () => answer(250, '2.0.0 ok');
-  let leave: (outgoing: Outgoing, queuedAt: number, now: number) => Leave = () => ({ kind: 'now' });
+  let leave: (outgoing: Outgoing, queuedAt: number, now: number) => ReleaseDecision = () => ({ kind: 'now' });
   let compose: (job: ComposeJob) => ComposeReply = ({ recipient }) => ({
     kind: 'composed',
     composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' },
   });
   const mail: OutboundParts = {
-    leaving: {
+    sendingQuota: {
       mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now),
     },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     copies: NO_COPIES,
     sources: { choose: async () => [] },
     mailCarrier: {
-      async carry({ recipient, composed: { bytes } }) {
+      async send({ recipient, composed: { bytes } }) {
         sent.push({ recipient, at: bench.clock.now(), text: Buffer.from(bytes).toString() });
         return await serve(recipient);
       },

@@ -1,9 +1,9 @@
 import type { Outbox } from '../../src/events/apply.ts';
 import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { createAccountOf, createFinder } from '../../src/returns/feedback.ts';
+import { createAccountLookup, createMessageLookup } from '../../src/returns/feedback.ts';
+import { createOpenClickTracking, createTrackedEventQueue } from '../../src/returns/opens-and-clicks.ts';
 import { createUnsubscribe, createUnsubscribeLinks } from '../../src/returns/unsubscribe.ts';
-import { createVisitQueue, createVisits } from '../../src/returns/visits.ts';
 
 import { StoreAway } from '../../src/store/driver/port.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -27,14 +27,19 @@ export function createTestTracking(deps: {
     if (state.secretAway) throw new StoreAway('away');
     return TOKEN_SECRET;
   };
-  const accountOf = createAccountOf(store);
+  const accountOf = createAccountLookup(store);
   const recorder = createRecorder(deps);
-  const queue = createVisitQueue({ accountOf, recorder, clock, log });
+  const queue = createTrackedEventQueue({ accountOf, recorder, clock, log });
   const unsubscribeLinks = createUnsubscribeLinks({
-    find: createFinder(store, accountOf),
+    find: createMessageLookup(store, accountOf),
     secret,
     unsubscribe: createUnsubscribe({ recorder, lists }),
     clock,
   });
-  return { state, recorder, queue, tracking: { visits: createVisits({ queue, secret, clock }), unsubscribeLinks } };
+  return {
+    state,
+    recorder,
+    queue,
+    tracking: { openClickTracking: createOpenClickTracking({ queue, secret, clock }), unsubscribeLinks },
+  };
 }

@@ -5,7 +5,7 @@
 export const PATIENCE = Number(process.env['TEST_PATIENCE'] ?? 4);
 
 /** A look may cost as much as what is waited for: a call of the API, a run of the command line. */
-const MOST_PAUSE_MS = 60;
+const MAX_PAUSE_MS = 60;
 
 /**
  * Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails
@@ -15,7 +15,7 @@ export async function until<T>(
   what: string,
   probe: () => T | Promise<T>,
   ms = 8000 * PATIENCE,
-  mostPauseMs = MOST_PAUSE_MS,
+  mostPauseMs = MAX_PAUSE_MS,
 ): Promise<Exclude<T, undefined | false>> {
   const end = performance.now() + ms;
   for (let pause = 5; ; pause = Math.min(pause * 1.3, mostPauseMs)) {

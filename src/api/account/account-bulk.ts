@@ -4,7 +4,7 @@ import { kindsOf, type Selection } from '../../queue/delivery.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../../queue/states.ts';
 import type { Deps } from './account.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
-import { type BulkOrder, carryOut } from './jobs.ts';
+import { type BulkRequest, runBulkChange } from './jobs.ts';
 
 /** The inbound mail of an account that a call selects. */
 export interface MailSelection {
@@ -19,7 +19,7 @@ export interface MailSelection {
 }
 
 /** The terms of a change. */
-interface Terms extends Pick<BulkOrder, 'dryRun' | 'atMost' | 'tooMany'> {
+interface Terms extends Pick<BulkRequest, 'dryRun' | 'atMost' | 'tooMany'> {
   /** Determines the actor. Returns the function that notes the action. */
   begin(): Promise<NoteAction>;
 }
@@ -45,7 +45,7 @@ export function bindBulk(
   return {
     change(action: BulkAction, which: MailSelection, { begin, ...terms }: Terms) {
       const ask = <T>(question: () => Promise<T>) => (which.filter ? history.ask(question) : question());
-      return carryOut(
+      return runBulkChange(
         {
           owner: account,
           ...terms,

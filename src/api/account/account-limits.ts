@@ -1,6 +1,6 @@
+import { createBoundedCache, createExpiringCache } from '../../base/cache.ts';
 import { type Clock, MINUTE_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createExpiringMemory, createMemory } from '../../base/memory.ts';
 import type { OwnedRow } from '../../store/rows/collection.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../../store/usage.ts';
@@ -114,7 +114,7 @@ export function createAccountLimits(
 
 /** A token bucket for each name: it refills at `perSecond` and holds ten seconds' worth. */
 function createRate(perSecond: number, clock: Clock) {
-  const buckets = createMemory<{ readonly tokens: number; readonly at: number }>({ most: MAX_REMEMBERED });
+  const buckets = createBoundedCache<{ readonly tokens: number; readonly at: number }>({ most: MAX_REMEMBERED });
   const most = perSecond * BURST_S;
   return {
     take(name: string): boolean {
@@ -128,18 +128,18 @@ function createRate(perSecond: number, clock: Clock) {
 }
 
 /** Concurrent trial posts of this host, in all and per account: each may take half a minute. */
-const MOST_TRIALS = 4;
-const MOST_OF_ACCOUNT = 2;
+const MAX_TRIALS = 4;
+const MAX_OF_ACCOUNT = 2;
 const TRIALS_PER_MINUTE = 10;
 
 function createTrialLimit(clock: Clock): (account: string) => () => void {
   const running: string[] = [];
-  const windows = createExpiringMemory<{ readonly until: number; count: number }>({ most: MAX_REMEMBERED }, clock);
+  const windows = createExpiringCache<{ readonly until: number; count: number }>({ most: MAX_REMEMBERED }, clock);
   return (account) => {
     const now = clock.monotonic();
     const window = windows.get(account) ?? { until: now + MINUTE_MS, count: 0 };
     if (window.count >= TRIALS_PER_MINUTE) throw tooMany(Math.ceil((window.until - now) / SECOND_MS));
-    if (running.length >= MOST_TRIALS || running.filter((one) => one === account).length >= MOST_OF_ACCOUNT)
+    if (running.length >= MAX_TRIALS || running.filter((one) => one === account).length >= MAX_OF_ACCOUNT)
       throw tooMany(1);
     window.count += 1;
     windows.set(account, window, window.until - now);

@@ -3,10 +3,10 @@ import { Readable } from 'node:stream';
 import { type Bytes, sizeOf } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createShares } from '../../base/shares.ts';
-import type { Said } from '../../queue/settle.ts';
-import type { Ready } from '../../webhooks/making.ts';
+import type { LeaseOutcome } from '../../queue/settle.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
-import type { Pulling, PullWish } from '../../webhooks/pulling.ts';
+import type { PreparedDelivery } from '../../webhooks/pull-preparation.ts';
+import type { Pulling, PullOptions } from '../../webhooks/pulling.ts';
 import type { Tapping } from '../../webhooks/tapping.ts';
 import { tooMany } from '../errors.ts';
 import type { Deps } from './account.ts';
@@ -36,7 +36,7 @@ export function bindPulling(
 ) {
   return {
     /** Leases mail of an endpoint of the account, as the text of a list of records. Throws RequestLimitExceeded. */
-    async pull(url: string, wish: Omit<PullWish, 'gone'>, toRecord: ToRecord<PulledMail>): Promise<JsonText> {
+    async pull(url: string, wish: Omit<PullOptions, 'gone'>, toRecord: ToRecord<PulledMail>): Promise<JsonText> {
       if (waits.pulls.take(account, 1) !== 'taken') throw tooMany(BUSY_S);
       try {
         const pulled = await pulling.pull({ account, url }, { ...wish, gone });
@@ -47,12 +47,12 @@ export function bindPulling(
       }
     },
     /** Ends a lease of the account; false if it is unknown. */
-    end: (lease: string, said: Said) => pulling.end(account, lease, said),
+    end: (lease: string, said: LeaseOutcome) => pulling.end(account, lease, said),
     /** The mail of a route, which must come from the account's store. Throws RequestLimitExceeded. */
     async tap(
       routeId: string,
       wish: Omit<Parameters<Tapping['tap']>[1], 'gone'>,
-      toRecord: ToRecord<Ready>,
+      toRecord: ToRecord<PreparedDelivery>,
     ): Promise<JsonText> {
       if (waits.taps.take(account, 1) !== 'taken') throw tooMany(BUSY_S);
       try {
@@ -76,7 +76,7 @@ const CHUNK = 3 * 16_384;
  * The records as JSON text with the body of each in `body`, in base64. It is written while it is read, so that no large
  * post is in memory in several forms.
  */
-function toText<M extends Pick<Ready, 'post'>>(
+function toText<M extends Pick<PreparedDelivery, 'post'>>(
   { before, after }: { readonly before: string; readonly after: string },
   { mails, discard }: { readonly mails: readonly M[]; discard(): void },
   toRecord: ToRecord<M>,

@@ -12,7 +12,7 @@ import {
   type Selection,
   writeAll,
 } from '../../queue/delivery.ts';
-import type { LaneView, Making } from '../../queue/insight.ts';
+import type { LaneView, PreparingDelivery } from '../../queue/insight.ts';
 import { type WaitReason, waitReason } from '../../queue/wait-reason.ts';
 import type { Submission, SubmitOutcome } from '../../sending/types.ts';
 import type { AccountRow } from '../../store/rows/accounts.ts';
@@ -107,15 +107,18 @@ export function bindEndpoints(
     /** When the oldest waiting delivery to each of these URLs was accepted. */
     oldest: (urls: readonly string[]) => spool.oldestOf(account, urls),
     history: (url: string) => spool.history({ account, url }, clock.now()),
-    making: (url: string) => dispatcher.making({ account, url }),
-    /** Why a delivery to one of them is not delivered yet. `making`: undefined if it is not being prepared. */
-    async waitReason(delivery: QueuedDelivery, making: Making | undefined): Promise<WaitReason | undefined> {
+    preparing: (url: string) => dispatcher.preparing({ account, url }),
+    /** Why a delivery to one of them is not delivered yet. `preparing`: undefined if it is not being prepared. */
+    async waitReason(
+      delivery: QueuedDelivery,
+      preparing: PreparingDelivery | undefined,
+    ): Promise<WaitReason | undefined> {
       const { url, messageId, kind, attempts } = delivery;
       const isScanned =
         !scanning || kind !== 'inbound' || attempts > 0 || (await spool.scanOf(messageId)) !== undefined;
       const [endpoint] = dispatcher.lanes((one) => one.account === account && one.url === url);
       const scanner = isScanned ? undefined : scanning.waitsFor(messageId);
-      return waitReason(delivery, { endpoint, making, scanner, now: clock.now() });
+      return waitReason(delivery, { endpoint, preparing, scanner, now: clock.now() });
     },
     /** The number of paused endpoints, up to `most`. */
     paused: (most: number) => pauses.count(account, most),

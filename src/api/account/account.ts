@@ -1,13 +1,13 @@
+import { createKeyedMutex } from '../../base/concurrency.ts';
 import type { Tools } from '../../base/tools.ts';
-import { createKeyedMutex } from '../../base/turns.ts';
 import type { NameServers } from '../../dns/name-servers.ts';
 import type { Resolver } from '../../dns/types.ts';
+import type { CounterRemoval } from '../../events/counter-removal.ts';
+import { countEntryRemoval, forgetSubaccount } from '../../events/counter-removal.ts';
 import type { Lists } from '../../events/lists.ts';
-import type { Numbers } from '../../events/numbers.ts';
-import { countReset, forgetSubaccount } from '../../events/numbers.ts';
 import type { FormatName, PostStyle } from '../../inbound/formats.ts';
 import type { Ownership } from '../../inbound/ownership.ts';
-import { mayBeNew } from '../../inbound/routing.ts';
+import { mayBeOutdated } from '../../inbound/routing.ts';
 import type { Acceptance, Lookup, Match, Routing } from '../../inbound/types.ts';
 import type { History } from '../../journal/history.ts';
 import type { Notes } from '../../journal/types.ts';
@@ -20,8 +20,8 @@ import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
 import type { Scanning } from '../../scan/scanning.ts';
 import type { SenderDomains } from '../../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../../sending/domains/tracking-domains.ts';
-import type { Releasing } from '../../sending/leave.ts';
 import type { Scheduling } from '../../sending/scheduling.ts';
+import type { Releasing } from '../../sending/sending-quota.ts';
 import type { Submitting } from '../../sending/submit.ts';
 import type { KeyUses } from '../../store/key-uses.ts';
 import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../../store/rows/accounts.ts';
@@ -70,7 +70,7 @@ export interface OperationDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly tokenSecret: TokenSecret;
   readonly limits: AccountLimits;
   readonly spool: Spool;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'retry' | 'probe'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'preparing' | 'retry' | 'probe'>;
   readonly pauses: Pick<EndpointPauses, 'count' | 'pause' | 'resume'>;
   /** Undefined without scanners. */
   readonly scanning: Pick<Scanning, 'waitsFor'> | undefined;
@@ -107,7 +107,7 @@ export interface OperationDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly lists: Lists;
   readonly senderDomains: SenderDomains;
   readonly trackingDomains: TrackingDomains;
-  readonly numbers: Numbers;
+  readonly counterRemoval: CounterRemoval;
   readonly poke: (task: string) => void;
 }
 
@@ -225,8 +225,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       return bindLists(deps, this.account.id);
     }
     /** Changes to its statistics. */
-    get numbers() {
-      return bindNumbers(deps, this.account.id);
+    get counters() {
+      return bindCounters(deps, this.account.id);
     }
     /** Its sender domains, by their A-labels. */
     get senderDomains() {
@@ -306,7 +306,7 @@ function bindInbound(
     /** As `Routing.lookup`, but a match of another account is `not-ours`, and a miss is confirmed from the store. */
     async lookup(mailbox: string, domain: string, sender?: string): Promise<Lookup> {
       let found = routing.lookup(mailbox, domain, sender);
-      if (mayBeNew(found, mailbox)) {
+      if (mayBeOutdated(found, mailbox)) {
         await routing.refresh();
         found = routing.lookup(mailbox, domain, sender);
       }
@@ -386,16 +386,16 @@ function bindLists({ lists, limits }: Deps<'lists' | 'limits'>, account: string)
   };
 }
 
-function bindNumbers(deps: Deps<'numbers' | 'lists' | 'store' | 'clock'>, account: string) {
+function bindCounters(deps: Deps<'counterRemoval' | 'lists' | 'store' | 'clock'>, account: string) {
   return {
     /** Counts the removal of a rejection list entry that events had created; '' is the list of the whole account. */
-    countReset: (subaccount: string) => countReset(deps, account, subaccount),
+    countReset: (subaccount: string) => countEntryRemoval(deps, account, subaccount),
     /** Deletes the statistics and the rejection list of a subaccount. */
     forgetSubaccount: (slug: string) => forgetSubaccount(deps, account, slug),
     /** Deletes the statistics of a deleted template or subaccount. */
-    forget: (kind: 'template' | 'subaccount', key: string) => deps.numbers.forget(account, kind, key),
+    forget: (kind: 'template' | 'subaccount', key: string) => deps.counterRemoval.removeCounters(account, kind, key),
     /** Deletes the statistics of a tag and removes it from sent messages. */
-    removeTag: (tag: string) => deps.numbers.removeTag(account, tag),
+    removeTag: (tag: string) => deps.counterRemoval.removeTag(account, tag),
   };
 }
 

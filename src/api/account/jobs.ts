@@ -1,8 +1,8 @@
+import { createBoundedCache } from '../../base/cache.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createMemory } from '../../base/memory.ts';
 import type { Tools } from '../../base/tools.ts';
 import { JournalAway } from '../../journal/journal.ts';
-import type { BulkCount, BulkCourse } from '../../queue/bulk-changes.ts';
+import type { BulkCount, BulkOptions } from '../../queue/bulk-changes.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { tooMany } from '../errors.ts';
 
@@ -34,7 +34,7 @@ const RETRY_S = 10;
 const FAILED = 'Something failed on this host. Make the same call again: it goes on with what is left.';
 
 export function createJobs({ clock, ids, log }: Pick<Tools, 'clock' | 'ids' | 'log'>) {
-  const known = createMemory<Job>({ most: MAX_REMEMBERED });
+  const known = createBoundedCache<Job>({ most: MAX_REMEMBERED });
   const running = new Map<string, Promise<void>>(); // by account
   let stopping = false;
 
@@ -78,9 +78,9 @@ export function createJobs({ clock, ids, log }: Pick<Tools, 'clock' | 'ids' | 'l
 // A call that changes many deliveries, of an account or of the host: the number first, then the change.
 
 /** More deliveries than this are changed by a job, which continues after the call is answered. */
-export const MOST_AT_ONCE = 1000;
+export const MAX_AT_ONCE = 1000;
 
-export interface BulkOrder {
+export interface BulkRequest {
   /** The owner of the job. */
   readonly owner: string;
   readonly dryRun: boolean | undefined;
@@ -90,18 +90,18 @@ export interface BulkOrder {
   /** Creates the error of a call that would change more. */
   tooMany(text: string): Error;
   /** Called before the change. Returns the function that makes it and notes it. */
-  begin(): Promise<(course: BulkCourse, job?: Pick<Job, 'id' | 'of'>) => Promise<number>>;
+  begin(): Promise<(course: BulkOptions, job?: Pick<Job, 'id' | 'of'>) => Promise<number>>;
 }
 
 /** Counts the matching deliveries and, except in a dry run, changes them now (`changed`) or starts a job (`job`). */
-export async function carryOut(order: BulkOrder, jobs: Pick<Jobs, 'start'>) {
+export async function runBulkChange(order: BulkRequest, jobs: Pick<Jobs, 'start'>) {
   const counted = await order.count();
   const { matched } = counted;
   const { atMost: most } = order;
   if (order.dryRun || matched === 0) return { ...counted, changed: 0, job: null };
   if (most !== undefined && matched > most) throw order.tooMany(`${matched} deliveries match now (limit ${most})`);
   const change = await order.begin();
-  if (matched <= MOST_AT_ONCE) return { ...counted, changed: await change({ most }), job: null };
+  if (matched <= MAX_AT_ONCE) return { ...counted, changed: await change({ most }), job: null };
   const job = jobs.start(order.owner, matched, async (id, { done, stopping }) => {
     await change({ most, progress: done, stopping }, { id, of: matched });
   });

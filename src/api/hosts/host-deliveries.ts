@@ -15,15 +15,20 @@ import {
 import { BREAKER_WORDS } from '../../queue/insight.ts';
 import { readMemory } from '../../queue/schedule/breaker.ts';
 import { toTime } from '../operations/fields.ts';
-import { type Beside, type BesideSettings, type BesideSpool, lookBeside } from './beside.ts';
-import type { HostQuestion } from './host-questions.ts';
+import {
+  type DeliveryContext,
+  type DeliveryContextSettings,
+  type DeliveryContextSpool,
+  readDeliveryContext,
+} from './delivery-context.ts';
 import { selection } from './host-queue.ts';
+import type { HostRpc } from './host-rpc.ts';
 
 // The queue of a host over all accounts, for the command line, which asks its own host and the others. Content is not
 // sent.
 
 /** Deliveries that a host lists for another at once. */
-export const MOST_LISTED = 5000;
+export const MAX_DELIVERIES = 5000;
 
 const textOrNull = z.string().nullable();
 const intOrNull = z.int().nullable();
@@ -61,7 +66,7 @@ const listedDelivery = z.object({
 });
 export type ListedDelivery = z.output<typeof listedDelivery>;
 
-function toListed(delivery: QueuedDelivery, { summary, waits }: Beside): ListedDelivery {
+function toListed(delivery: QueuedDelivery, { summary, waits }: DeliveryContext): ListedDelivery {
   const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const nextAt = nextAttemptAt(delivery);
   const record = {
@@ -103,9 +108,9 @@ const deliveryList = z.object({
 });
 export type DeliveryList = z.output<typeof deliveryList>;
 
-export const DELIVERIES: HostQuestion<DeliveryChoice, DeliveryList> = {
+export const LIST_DELIVERIES: HostRpc<DeliveryChoice, DeliveryList> = {
   path: '/queue/list',
-  params: z.strictObject({ selection, limit: z.int().min(1).max(MOST_LISTED) }),
+  params: z.strictObject({ selection, limit: z.int().min(1).max(MAX_DELIVERIES) }),
   returns: deliveryList,
   ms: 40_000,
 };
@@ -128,7 +133,7 @@ export interface DeliveryStory {
 const deliveryStory = z.object({ delivery: listedDelivery, attempts: z.array(attempt) });
 
 /** One delivery with its attempts; an empty list if the queue does not have it. */
-export const DELIVERY: HostQuestion<{ readonly id: string }, readonly DeliveryStory[]> = {
+export const SHOW_DELIVERY: HostRpc<{ readonly id: string }, readonly DeliveryStory[]> = {
   path: '/queue/delivery',
   params: z.strictObject({ id: z.string() }),
   returns: z.array(deliveryStory),
@@ -160,12 +165,12 @@ const endpointList = z.object({ rows: z.array(endpointState), more: z.boolean() 
 export type EndpointList = z.output<typeof endpointList>;
 
 /** Endpoints with waiting deliveries, or that are down or paused, those with the most first. */
-export const ENDPOINT_STATES: HostQuestion<EndpointChoice, EndpointList> = {
+export const LIST_ENDPOINT_STATES: HostRpc<EndpointChoice, EndpointList> = {
   path: '/queue/endpoint-states',
   params: z.strictObject({
     account: z.string().optional(),
     kind: z.enum(DELIVERY_KINDS).optional(),
-    limit: z.int().min(1).max(MOST_LISTED),
+    limit: z.int().min(1).max(MAX_DELIVERIES),
   }),
   returns: endpointList,
   ms: 10_000,
@@ -190,24 +195,24 @@ function toState({ account, url, kind, waiting, memory }: EndpointSummary, now: 
 }
 
 interface HostDeliveriesDeps extends Pick<Tools, 'clock'> {
-  readonly spool: BesideSpool & Pick<Spool, 'list' | 'count' | 'delivery' | 'attempts'>;
+  readonly spool: DeliveryContextSpool & Pick<Spool, 'list' | 'count' | 'delivery' | 'attempts'>;
 }
 
 /** The answers of this host. */
-export function createHostDeliveries(settings: BesideSettings, { spool, clock }: HostDeliveriesDeps) {
+export function createHostDeliveries(settings: DeliveryContextSettings, { spool, clock }: HostDeliveriesDeps) {
   return frozen({
     async list({ selection, limit }: DeliveryChoice): Promise<DeliveryList> {
       const found = await spool.list(selection, limit + 1);
       const rows = found.slice(0, limit);
       const counts = await spool.count({});
-      const of = await lookBeside(rows, spool, settings, clock.now());
+      const of = await readDeliveryContext(rows, spool, settings, clock.now());
       return { rows: rows.map((row) => toListed(row, of(row))), more: found.length > limit, counts };
     },
 
     async one({ id }: { readonly id: string }): Promise<readonly DeliveryStory[]> {
       const delivery = await spool.delivery(id);
       if (!delivery) return [];
-      const of = await lookBeside([delivery], spool, settings, clock.now());
+      const of = await readDeliveryContext([delivery], spool, settings, clock.now());
       return [{ delivery: toListed(delivery, of(delivery)), attempts: await spool.attempts(id) }];
     },
 

@@ -14,8 +14,8 @@ import {
   toRefusalRecord,
   toTimelineRecords,
 } from '../operations/history.ts';
-import type { HostQuestion } from './host-questions.ts';
-import { placed } from './joining.ts';
+import type { HostRpc } from './host-rpc.ts';
+import { cursoredPage } from './join-hosts.ts';
 
 // The history of a host over all accounts, for the command line, which asks its own host and the others.
 
@@ -46,13 +46,13 @@ interface MailChoice extends HistoryChoice {
   readonly isOwn: boolean;
 }
 
-const listedMail = placed(mailRecord.omit({ kept: true }).extend({ kind: z.string(), account: z.string() }));
+const listedMail = cursoredPage(mailRecord.omit({ kept: true }).extend({ kind: z.string(), account: z.string() }));
 /** `refused`: how many refusals match the query. */
 const mailPage = listedMail.extend({ refused: z.int() });
 type MailPage = z.output<typeof mailPage>;
 export type ListedMail = MailPage['rows'][number];
 
-export const MAIL: HostQuestion<MailChoice, MailPage> = {
+export const FIND_MAIL: HostRpc<MailChoice, MailPage> = {
   path: '/history/mail',
   params: z.strictObject({ ...choice, isOwn: z.boolean() }),
   returns: mailPage,
@@ -67,21 +67,21 @@ const mailStory = z.object({
 export type ShownMail = z.output<typeof mailStory>;
 
 /** The mail with this id, or the mail of the message with it; an empty list if the history has neither. */
-export const ONE_MAIL: HostQuestion<{ readonly id: string }, readonly ShownMail[]> = {
+export const SHOW_MAIL: HostRpc<{ readonly id: string }, readonly ShownMail[]> = {
   path: '/history/one',
   params: z.strictObject({ id: z.string() }),
   returns: z.array(mailStory),
   ms: 20_000,
 };
 
-const refusalPage = placed(refusalRecord.extend({ account: z.string().nullable() })).extend({
+const refusalPage = cursoredPage(refusalRecord.extend({ account: z.string().nullable() })).extend({
   /** All reasons that match, the most frequent first. */
   reasons: z.array(z.object({ reason: z.string(), count: z.int() })),
 });
 type RefusalPage = z.output<typeof refusalPage>;
 export type ListedRefusal = RefusalPage['rows'][number];
 
-export const REFUSED_MAILS: HostQuestion<HistoryChoice, RefusalPage> = {
+export const FIND_REFUSALS: HostRpc<HistoryChoice, RefusalPage> = {
   path: '/history/refusals',
   params: z.strictObject(choice),
   returns: refusalPage,
@@ -89,7 +89,7 @@ export const REFUSED_MAILS: HostQuestion<HistoryChoice, RefusalPage> = {
 };
 
 /** Recipients of one message that are listed. */
-const MOST_RECIPIENTS = 50;
+const MAX_RECIPIENTS = 50;
 
 interface HostHistoryDeps {
   readonly history: Pick<History, 'mail' | 'one' | 'refusals' | 'refusalsByReason'>;
@@ -119,8 +119,8 @@ export function createHostHistory({ history, refusals, waitsFor }: HostHistoryDe
     async one({ id }: { readonly id: string }): Promise<readonly ShownMail[]> {
       const rows: MailRecord[] = [];
       let cursor: number | null | undefined;
-      while (cursor !== null && rows.length < MOST_RECIPIENTS) {
-        const page = await history.mail({ ids: [id] }, MOST_RECIPIENTS - rows.length, cursor);
+      while (cursor !== null && rows.length < MAX_RECIPIENTS) {
+        const page = await history.mail({ ids: [id] }, MAX_RECIPIENTS - rows.length, cursor);
         rows.push(...page.rows);
         cursor = page.next;
       }

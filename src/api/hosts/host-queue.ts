@@ -8,10 +8,10 @@ import { createBulkChanges } from '../../queue/bulk-changes.ts';
 import { DELIVERY_KINDS, type Endpoint, endpointKey, type Selection, type Spool } from '../../queue/delivery.ts';
 import type { Dispatcher } from '../../queue/dispatcher.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../../queue/states.ts';
-import { carryOut, type Jobs } from '../account/jobs.ts';
+import { type Jobs, runBulkChange } from '../account/jobs.ts';
 import { invalid, Refusal } from '../errors.ts';
-import { JOBS_BETWEEN } from '../operations/bulk.ts';
-import { type Asked, type HostQuestion, whyMissing } from './host-questions.ts';
+import { JOB_ID_SEPARATOR } from '../operations/bulk.ts';
+import { type HostRpc, type RpcResult, whyMissing } from './host-rpc.ts';
 
 // Bulk changes of the queue by operators, over all accounts: on one host, and on all hosts of the store.
 
@@ -31,7 +31,7 @@ export const selection = z.strictObject({
 });
 
 /** A change of the deliveries of any of the selections, which must not overlap. */
-export interface QueueOrder {
+export interface QueueChangeRequest {
   readonly action: BulkAction;
   readonly selections: readonly Selection[];
   readonly dry_run: boolean;
@@ -51,7 +51,7 @@ const queueChange = z.object({
 });
 export type QueueChange = z.output<typeof queueChange>;
 
-export const CHANGE: HostQuestion<QueueOrder, QueueChange> = {
+export const CHANGE_QUEUE: HostRpc<QueueChangeRequest, QueueChange> = {
   path: '/queue/change',
   params: z.strictObject({
     action: z.enum(namesOf(BULK_ACTIONS)),
@@ -75,7 +75,7 @@ const queueJob = z.object({
 type QueueJob = z.output<typeof queueJob>;
 
 /** The jobs of a host that have these ids. */
-export const JOBS: HostQuestion<{ readonly ids: readonly string[] }, readonly QueueJob[]> = {
+export const FIND_JOBS: HostRpc<{ readonly ids: readonly string[] }, readonly QueueJob[]> = {
   path: '/queue/jobs',
   params: z.strictObject({ ids: z.array(z.string()) }),
   returns: z.array(queueJob),
@@ -100,7 +100,7 @@ const waitingEndpoint = z.object({
 });
 type WaitingEndpoint = z.output<typeof waitingEndpoint>;
 
-export const ENDPOINTS: HostQuestion<EndpointChoice, readonly WaitingEndpoint[]> = {
+export const LIST_ENDPOINTS: HostRpc<EndpointChoice, readonly WaitingEndpoint[]> = {
   path: '/queue/endpoints',
   params: z.strictObject({
     account: selection.shape.account,
@@ -130,10 +130,17 @@ export function createHostQueue({ spool, dispatcher, jobs, notes, clock }: HostQ
   const bulk = createBulkChanges({ spool, probe: dispatcher.probe, clock });
   return frozen({
     /** Carries out a change here. Throws a refusal if more than `at_most` match, or another job runs. */
-    async change({ action, selections, dry_run: dry, at_most: most, by, words }: QueueOrder): Promise<QueueChange> {
+    async change({
+      action,
+      selections,
+      dry_run: dry,
+      at_most: most,
+      by,
+      words,
+    }: QueueChangeRequest): Promise<QueueChange> {
       const { states, ended } = BULK_ACTIONS[action];
       const which = { selections };
-      const { matched, byState, changed, job } = await carryOut(
+      const { matched, byState, changed, job } = await runBulkChange(
         {
           owner: OPERATORS,
           dryRun: dry,
@@ -186,7 +193,7 @@ export function createHostQueue({ spool, dispatcher, jobs, notes, clock }: HostQ
 /** A host that takes part in a change. */
 export interface ChangingHost {
   readonly name: string;
-  change(order: QueueOrder): Promise<Asked<QueueChange>>;
+  change(order: QueueChangeRequest): Promise<RpcResult<QueueChange>>;
 }
 
 /** The result of a change, or of its count, on one host. */
@@ -206,7 +213,7 @@ export type HostShare = z.output<typeof hostShare>;
  */
 export async function changeOnHosts(
   hosts: readonly ChangingHost[],
-  order: QueueOrder,
+  order: QueueChangeRequest,
 ): Promise<QueueChange & { hosts: HostShare[] }> {
   const { dry_run: dry, at_most: most } = order;
   const [only, ...more] = hosts;
@@ -230,12 +237,12 @@ export async function changeOnHosts(
   return joined(await Promise.all(parts), dry);
 }
 
-const matchedOf = (asked: Asked<QueueChange>): number => (asked.kind === 'answered' ? asked.answer.matched : 0);
+const matchedOf = (asked: RpcResult<QueueChange>): number => (asked.kind === 'answered' ? asked.answer.matched : 0);
 
 interface Part {
   readonly name: string;
-  readonly counted: Asked<QueueChange>;
-  readonly asked: Asked<QueueChange>;
+  readonly counted: RpcResult<QueueChange>;
+  readonly asked: RpcResult<QueueChange>;
   /** Whether it was asked to change anything. */
   readonly isChanged: boolean;
 }
@@ -253,7 +260,7 @@ function joined(parts: readonly Part[], dry: boolean) {
       return count === 0 ? [] : [{ state, count }];
     }),
     changed: dry ? 0 : hosts.reduce((sum, { count, job }) => sum + (job === null ? count : 0), 0),
-    job: hosts.flatMap(({ job }) => job ?? []).join(JOBS_BETWEEN) || null,
+    job: hosts.flatMap(({ job }) => job ?? []).join(JOB_ID_SEPARATOR) || null,
     hosts,
   };
 }
@@ -266,7 +273,10 @@ function toShare({ name, asked, isChanged }: Part, dry: boolean): HostShare {
 }
 
 /** The outcome of a change on this host. */
-export async function changeHere(queue: Pick<HostQueue, 'change'>, order: QueueOrder): Promise<Asked<QueueChange>> {
+export async function changeHere(
+  queue: Pick<HostQueue, 'change'>,
+  order: QueueChangeRequest,
+): Promise<RpcResult<QueueChange>> {
   try {
     return { kind: 'answered', answer: await queue.change(order) };
   } catch (error) {

@@ -2,8 +2,8 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Context } from 'koa';
 import { z } from 'zod';
+import { createBoundedCache } from '../../base/cache.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createMemory } from '../../base/memory.ts';
 import type { Tools } from '../../base/tools.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import type { HostRow, TokenSecret } from '../../store/rows/hosts.ts';
@@ -65,8 +65,8 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
     answered: metrics.counter('postern_peer_calls_total', { result: 'answered' }),
     silent: metrics.counter('postern_peer_calls_total', { result: 'silent' }),
   };
-  const quietUntil = createMemory<number>({ most: 1000 });
-  const once = createOnce();
+  const quietUntil = createBoundedCache<number>({ most: 1000 });
+  const replayGuard = createReplayGuard();
   let known: readonly HostRow[] = [];
 
   async function sign(incarnation: string, path: string, body: string): Promise<Buffer> {
@@ -139,7 +139,7 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
       const expected = await sign(member.incarnation, ctx.path.slice(PEER_PATH.length), body);
       if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) throw refusal('Invalid_Key');
       const { from, n, call } = sealed.parse(JSON.parse(body));
-      if (!once(from, n)) throw refusal('Invalid_Key');
+      if (!replayGuard(from, n)) throw refusal('Invalid_Key');
       ctx.set(ID, member.id());
       ctx.set('Cache-Control', 'no-store');
       return call;
@@ -164,11 +164,14 @@ const headerOf = ({ [SIGNATURE]: value }: IncomingHttpHeaders): string => (typeo
 
 /** How far the calls of a process may be out of order. */
 const WINDOW = 4096;
-const MOST_CALLERS = 1000;
+const MAX_CALLERS = 1000;
 
 /** Returns a function that is true for the first arrival of a call, so that an intercepted copy is refused. */
-function createOnce(): (from: string, n: number) => boolean {
-  const callers = createMemory<{ highest: number; readonly seen: Set<number> }>({ most: MOST_CALLERS, keepUsed: true });
+function createReplayGuard(): (from: string, n: number) => boolean {
+  const callers = createBoundedCache<{ highest: number; readonly seen: Set<number> }>({
+    most: MAX_CALLERS,
+    keepUsed: true,
+  });
   return (from, n) => {
     const caller = callers.get(from) ?? { highest: 0, seen: new Set() };
     if (n <= caller.highest - WINDOW || caller.seen.has(n)) return false;

@@ -8,10 +8,10 @@ import type { HostRow, TokenSecret } from '../../store/rows/hosts.ts';
 import type { Store } from '../../store/store.ts';
 import type { PartsOf } from '../account/account.ts';
 import { ERRORS, type ErrorName, Refusal, refusal, toEnvelope } from '../errors.ts';
-import { whenGone } from '../http/listening.ts';
+import { abortOnClose } from '../http/bounded-server.ts';
 import { type Answer, type AnsweringHost, type Call, type Operation, wholeOf } from '../operation.ts';
 import { type Params, paramsOf } from '../requests/parameters.ts';
-import { type HostAnswer, type OtherHost, otherHost } from './host-questions.ts';
+import { type OtherHost, otherHost, type RpcHandler } from './host-rpc.ts';
 import { createCallNumbers, createPeerWire, PEER_PATH, PING, readAtMost, toRefusal } from './peer-wire.ts';
 
 // Hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its queue, is
@@ -47,7 +47,7 @@ interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly operations: readonly Operation[];
   readonly partsOf: PartsOf;
   /** Answers to questions about this host and all accounts. */
-  readonly answers: readonly HostAnswer[];
+  readonly answers: readonly RpcHandler[];
   /** Answers with a file of this host, by path. */
   readonly files: (ctx: Context, path: string) => Promise<void>;
 }
@@ -119,7 +119,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
     const missing = new Set<string>();
     let unknown: Refusal | undefined;
     const isUnknown = (error: unknown): error is Refusal =>
-      error instanceof Refusal && error.name === operation.elsewhere;
+      error instanceof Refusal && error.name === operation.notHereError;
 
     const here: AnsweringHost = {
       id: deps.member.id(),
@@ -167,8 +167,8 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   return frozen({
     /** The operation, answered for all hosts. */
     across(operation: Operation): Operation {
-      const { across, elsewhere } = operation;
-      if (alone || !(across || elsewhere)) return operation;
+      const { across, notHereError } = operation;
+      if (alone || !(across || notHereError)) return operation;
       return frozen({
         ...operation,
         async run(params: Params, call: Call<ErrorName>) {
@@ -176,7 +176,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
           try {
             return await operation.run(params, call);
           } catch (error) {
-            if (!(error instanceof Refusal) || error.name !== elsewhere) throw error;
+            if (!(error instanceof Refusal) || error.name !== notHereError) throw error;
             return await find(operation, params, call, error);
           }
         },
@@ -193,7 +193,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
     async fetchFile(ctx: Context, path: string, name?: string): Promise<boolean> {
       const headers = Object.fromEntries(ASKED.flatMap((one) => (ctx.get(one) === '' ? [] : [[one, ctx.get(one)]])));
       const call = { path, headers } satisfies z.input<typeof fileCall>;
-      const waiting = { ms: JOINED_MS, gone: whenGone(ctx) };
+      const waiting = { ms: JOINED_MS, gone: abortOnClose(ctx) };
       for (const host of await others()) {
         if (name !== undefined && host.name !== name) continue;
         const response = await wire.call(host, FILES, call, waiting, async (found) => found);
@@ -234,7 +234,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
         Object.assign(ctx.req.headers, headers);
         return deps.files(ctx, file);
       }
-      const operation = operations.find((one) => one.path === path && (one.elsewhere ?? one.across) !== undefined);
+      const operation = operations.find((one) => one.path === path && (one.notHereError ?? one.across) !== undefined);
       if (!operation || ctx.method !== 'POST') throw refusal('Unknown_Operation', `There is no operation ${path}`);
       const call = await wire.receive(ctx);
       ctx.type = 'application/json; charset=utf-8';
@@ -242,7 +242,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
         const { account: id, apiKey, person, params } = forwarded.parse(call);
         const account = await store.accounts.one({ id });
         if (!account) throw refusal('Invalid_Key');
-        const parts = partsOf(account, apiKey ?? undefined, person ?? undefined, whenGone(ctx));
+        const parts = partsOf(account, apiKey ?? undefined, person ?? undefined, abortOnClose(ctx));
         const run = operation.across?.part ?? operation.run;
         const answer = await run(paramsOf(params), parts);
         if ('text' in answer) {

@@ -19,8 +19,8 @@ import type { Answer, Operation, Path } from '../operation.ts';
 import { type BodySettings, createBodyReader, type WantedBody } from '../requests/body.ts';
 import type { BodyParser } from '../requests/body-parser.ts';
 import type { Params } from '../requests/parameters.ts';
-import { answerPages, asJson, STALL_MS } from '../whole-lists.ts';
-import { whenGone } from './listening.ts';
+import { answerPages, asJson, STALL_MS } from '../streamed-lists.ts';
+import { abortOnClose } from './bounded-server.ts';
 import type { AttachedApp } from './server.ts';
 
 // The order in which every request is handled: pages, then operations. Thrown errors become the answer.
@@ -177,7 +177,7 @@ function createCaller(
         account,
         run: () => {
           begin(params);
-          return operation.run(params, deps.partsOf(account, undefined, person, whenGone(ctx)));
+          return operation.run(params, deps.partsOf(account, undefined, person, abortOnClose(ctx)));
         },
       })),
     runHost: (ctx, path, work) =>
@@ -209,7 +209,7 @@ function callByKey(
   return (ctx, operation) =>
     answer(ctx, operation, async (params, address) => {
       const { account, id } = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
-      return { account, run: () => operation.run(params, deps.partsOf(account, id, undefined, whenGone(ctx))) };
+      return { account, run: () => operation.run(params, deps.partsOf(account, id, undefined, abortOnClose(ctx))) };
     });
 }
 

@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { frozen } from '../../base/frozen.ts';
 import type { Tools } from '../../base/tools.ts';
-import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
-import { addressOf, createBoundedServer, type ListenPlace, listenOn, stop } from './listening.ts';
+import { addressOf, createBoundedServer, type ListenTarget, listenOn, stopServer } from './bounded-server.ts';
+import { type ConnectionLimitSettings, createClientAddress, createConnectionLimits } from './connection-limits.ts';
 
-export interface RedirectSettings extends DoorSettings {
-  readonly redirectListen: readonly ListenPlace[];
+export interface RedirectSettings extends ConnectionLimitSettings {
+  readonly redirectListen: readonly ListenTarget[];
   /** Our URL as seen from outside, which may have another port than 443. */
   readonly publicUrl: string;
 }
@@ -21,16 +21,16 @@ const CHALLENGE = /^\/\.well-known\/acme-challenge\/([^/?#]+)$/;
 /** Port 80: challenges of the certificate authority, and redirects of our names to HTTPS. Nothing else is answered. */
 export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, clock, log }: RedirectDeps) {
   const clientAddress = createClientAddress(settings.trustedProxies);
-  const door = createDoor(settings, { clientAddress, clock, log });
+  const connectionLimits = createConnectionLimits(settings, { clientAddress, clock, log });
   const servers = settings.redirectListen.map((place) => {
     const server = createBoundedServer(settings.maxConnections, (req, res) => {
-      if (!door.admits(req, res)) return;
+      if (!connectionLimits.admitsRequest(req, res)) return;
       answer(req, res).catch((error: unknown) => {
         log.error('api.fault', { part: 'redirect', error });
         end(res, 503);
       });
     });
-    server.on('connection', door.knock);
+    server.on('connection', connectionLimits.addConnection);
     return { server, place };
   });
 
@@ -62,8 +62,8 @@ export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, c
     },
     addresses: () => servers.filter(({ server }) => server.listening).map(({ server }) => addressOf(server)),
     async stop(): Promise<void> {
-      door.close();
-      await Promise.all(servers.map(({ server }) => stop(server)));
+      connectionLimits.close();
+      await Promise.all(servers.map(({ server }) => stopServer(server)));
     },
   });
 }

@@ -18,12 +18,17 @@ import {
 import { type AccountLimitSettings, createAccountLimits } from '../account/account-limits.ts';
 import { createJobs } from '../account/jobs.ts';
 import { refusal } from '../errors.ts';
-import { createHostDeliveries, DELIVERIES, DELIVERY, ENDPOINT_STATES } from '../hosts/host-deliveries.ts';
-import { createHostHistory, MAIL, ONE_MAIL, REFUSED_MAILS } from '../hosts/host-history.ts';
-import { answering, type HostAnswer } from '../hosts/host-questions.ts';
-import { CHANGE, createHostQueue, ENDPOINTS, type HostQueue, JOBS } from '../hosts/host-queue.ts';
+import { READ_BACKLOG, readBacklogSummary } from '../hosts/backlog-summary.ts';
+import {
+  createHostDeliveries,
+  LIST_DELIVERIES,
+  LIST_ENDPOINT_STATES,
+  SHOW_DELIVERY,
+} from '../hosts/host-deliveries.ts';
+import { createHostHistory, FIND_MAIL, FIND_REFUSALS, SHOW_MAIL } from '../hosts/host-history.ts';
+import { CHANGE_QUEUE, createHostQueue, FIND_JOBS, type HostQueue, LIST_ENDPOINTS } from '../hosts/host-queue.ts';
+import { type RpcHandler, rpcHandler } from '../hosts/host-rpc.ts';
 import { createPeers, type PeerSettings, type Peers } from '../hosts/peers.ts';
-import { STANDING, standingOf } from '../hosts/standing.ts';
 import { type Operation, wholeOf } from '../operation.ts';
 import { OPERATIONS } from '../operations/index.ts';
 import { createFiles, createPages, type PageDeps, type PageSettings } from '../pages/index.ts';
@@ -31,22 +36,22 @@ import type { BodySettings } from '../requests/body.ts';
 import { createBodyParser } from '../requests/body-parser.ts';
 import { paramsOf } from '../requests/parameters.ts';
 import { createApp, type SessionCalls } from './app.ts';
-import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
-import { addressOf, createBoundedServer, type ListenPlace, listenOn, stop } from './listening.ts';
+import { addressOf, createBoundedServer, type ListenTarget, listenOn, stopServer } from './bounded-server.ts';
+import { type ConnectionLimitSettings, createClientAddress, createConnectionLimits } from './connection-limits.ts';
+import { createHttpsListener } from './https.ts';
 import { createRedirect, type RedirectSettings } from './redirect.ts';
-import { createSecureFront } from './secure.ts';
 
 export interface ApiSettings
   extends OperationSettings,
     BodySettings,
-    DoorSettings,
+    ConnectionLimitSettings,
     KeyCheckSettings,
     PageSettings,
     PeerSettings,
     RedirectSettings {
-  readonly listen: ListenPlace;
+  readonly listen: ListenTarget;
   /** Where to listen with TLS. */
-  readonly secureListen: readonly ListenPlace[];
+  readonly secureListen: readonly ListenTarget[];
   readonly limits: AccountLimitSettings;
   /** Whether operators see From, Subject and Message-ID (journal.subjects). */
   readonly keepsHeaders: boolean;
@@ -60,7 +65,7 @@ export interface ApiDeps
   /** The storage that accounts use. */
   readonly meter: UsageMeter;
   /** Further answers to other hosts about this host and all accounts, besides those about its queue and history. */
-  readonly hostAnswers: readonly HostAnswer[];
+  readonly hostAnswers: readonly RpcHandler[];
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
   readonly metrics: Metrics & Exposition & Pick<Figures, 'level'>;
@@ -118,16 +123,16 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     operations: OPERATIONS,
     partsOf,
     answers: [
-      answering(STANDING, () => standingOf(deps.metrics, deps.clock.now())),
-      answering(CHANGE, queue.change),
-      answering(JOBS, queue.jobs),
-      answering(ENDPOINTS, queue.endpoints),
-      answering(DELIVERIES, deliveries.list),
-      answering(DELIVERY, deliveries.one),
-      answering(ENDPOINT_STATES, deliveries.endpoints),
-      answering(MAIL, history.mail),
-      answering(ONE_MAIL, history.one),
-      answering(REFUSED_MAILS, history.refusals),
+      rpcHandler(READ_BACKLOG, () => readBacklogSummary(deps.metrics, deps.clock.now())),
+      rpcHandler(CHANGE_QUEUE, queue.change),
+      rpcHandler(FIND_JOBS, queue.jobs),
+      rpcHandler(LIST_ENDPOINTS, queue.endpoints),
+      rpcHandler(LIST_DELIVERIES, deliveries.list),
+      rpcHandler(SHOW_DELIVERY, deliveries.one),
+      rpcHandler(LIST_ENDPOINT_STATES, deliveries.endpoints),
+      rpcHandler(FIND_MAIL, history.mail),
+      rpcHandler(SHOW_MAIL, history.one),
+      rpcHandler(FIND_REFUSALS, history.refusals),
       ...deps.hostAnswers,
     ],
     files: createFiles(settings, deps),
@@ -180,10 +185,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     }),
   });
   const koa = app.callback();
-  const door = createDoor(settings, { ...deps, clientAddress });
+  const connectionLimits = createConnectionLimits(settings, { ...deps, clientAddress });
   const handler: RequestListener = (req, res) => {
     req.url = originForm(req.url ?? '/');
-    if (door.admits(req, res)) void koa(req, res);
+    if (connectionLimits.admitsRequest(req, res)) void koa(req, res);
   };
   const server = createBoundedServer(settings.maxConnections, handler);
   const open = { http: 0, https: 0 };
@@ -192,12 +197,16 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     open[kind]++;
     socket.once('close', () => open[kind]--);
     // Connections with TLS were counted before their handshake.
-    if (kind === 'http') door.knock(socket);
+    if (kind === 'http') connectionLimits.addConnection(socket);
   });
   // The body reader answers `Expect: 100-continue`.
   server.on('checkContinue', handler);
 
-  const secure = createSecureFront(settings, { http: server, door, contextFor: deps.certificates.contextFor });
+  const secure = createHttpsListener(settings, {
+    http: server,
+    connectionLimits,
+    contextFor: deps.certificates.contextFor,
+  });
   const redirect = createRedirect(settings, { ...deps, ...deps.certificates });
 
   return frozen({
@@ -218,7 +227,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     },
     async stop() {
       stopAttached();
-      door.close();
+      connectionLimits.close();
       secure.stop();
       const redirected = redirect.stop();
       // First, so that jobs end along with calls; and again, for a job that such a call has started.
@@ -226,7 +235,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
       deps.tapping.stop();
       // Ends the waits, so that their calls are answered now.
       await deps.pulling.stop();
-      await stop(server);
+      await stopServer(server);
       await redirected;
       await parser.stop();
       await jobs.stop();

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { text } from '../../base/schema.ts';
 import type { ActionRecord } from '../../journal/types.ts';
 import { isStart, jobName } from '../account/account-bulk.ts';
-import { askAll, joinPages, oneCursor, placed } from '../hosts/joining.ts';
+import { askAll, cursoredPage, joinPages, localCursor } from '../hosts/join-hosts.ts';
 import { type Call, operation } from '../operation.ts';
-import { JOBS_BETWEEN } from './bulk.ts';
+import { JOB_ID_SEPARATOR } from './bulk.ts';
 import {
   ALL_HOSTS,
   cursorOfHosts,
@@ -34,7 +34,7 @@ const MAX_LISTED = 200;
 const listing = { limit: limitOf(MAX_LISTED, 50), before: cursorOfHosts };
 
 async function findActions({ limit, before }: z.output<z.ZodObject<typeof listing>>, call: Call<never>) {
-  const { rows, next } = await call.history.actions(limit, oneCursor(before, call));
+  const { rows, next } = await call.history.actions(limit, localCursor(before, call));
   return {
     rows: rows.map(({ n, at, by, what, count, detail }) => ({
       n,
@@ -59,7 +59,7 @@ const list = operation({
     return { actions: rows.map(({ record }) => record), next };
   },
   across: {
-    part: placed(actionRecord),
+    part: cursoredPage(actionRecord),
     own: findActions,
     async join(hosts, { before, limit }) {
       const { records, next } = await joinPages(hosts, { before, limit });
@@ -91,7 +91,7 @@ const jobInfo = operation({
   summary: 'Shows the progress of a job started by /inbound/replay, /inbound/drop or /inbound/retry.',
   params: { id: text(30 * MAX_JOBS).describe('id of the job; of several hosts, ids separated by commas') },
   returns: jobRecord,
-  elsewhere: 'Unknown_Job',
+  notHereError: 'Unknown_Job',
   example: { id: '01kcexamplejob000000000000' },
   handle: async ({ id }, call) => joinJobs(id, await jobsHere(id, call)),
   across: {
@@ -107,7 +107,7 @@ const jobInfo = operation({
 /** The jobs of a list of ids that this host knows. Throws Unknown_Job if it knows none. */
 async function jobsHere(id: string, call: Call<'Unknown_Job'>): Promise<JobRecord[]> {
   const found: JobRecord[] = [];
-  for (const one of id.split(JOBS_BETWEEN).slice(0, MAX_JOBS)) {
+  for (const one of id.split(JOB_ID_SEPARATOR).slice(0, MAX_JOBS)) {
     const record = await jobHere(one, call);
     if (record) found.push(record);
   }
@@ -128,7 +128,7 @@ async function jobHere(id: string, call: Call<never>): Promise<JobRecord | undef
 
 /** The jobs of one change; one whose host does not answer counts as interrupted. */
 export function joinJobs(id: string, found: readonly JobRecord[]): JobRecord {
-  const all = found.length === id.split(JOBS_BETWEEN).length;
+  const all = found.length === id.split(JOB_ID_SEPARATOR).length;
   const states: readonly JobRecord['state'][] = ['running', 'failed', 'interrupted', 'done'];
   const known = found.map(({ state }) => state);
   const state = states.find((one) => known.includes(one) || (one === 'interrupted' && !all)) ?? 'done';

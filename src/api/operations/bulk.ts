@@ -5,8 +5,8 @@ import { MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../jo
 import type { MailFilter } from '../../journal/types.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import type { MailSelection } from '../account/account-bulk.ts';
-import { MOST_AT_ONCE } from '../account/jobs.ts';
-import { askAll } from '../hosts/joining.ts';
+import { MAX_AT_ONCE } from '../account/jobs.ts';
+import { askAll } from '../hosts/join-hosts.ts';
 import { type AskedHost, type Call, type Hosts, operation } from '../operation.ts';
 import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { ALL_HOSTS, earlier, int, later, strOrNull } from './fields.ts';
@@ -77,13 +77,13 @@ const changedPart = z.object({
 type Changed = z.output<typeof changedPart>;
 
 /** Separates the ids of the jobs of several hosts. */
-export const JOBS_BETWEEN = ',';
+export const JOB_ID_SEPARATOR = ',';
 
 const total = (parts: readonly Changed[]): Changed => ({
   matched: parts.reduce((sum, { matched }) => sum + matched, 0),
   forgotten: parts.reduce((sum, { forgotten }) => sum + forgotten, 0),
   changed: parts.reduce((sum, { changed }) => sum + changed, 0),
-  job: parts.flatMap(({ job }) => job ?? []).join(JOBS_BETWEEN) || null,
+  job: parts.flatMap(({ job }) => job ?? []).join(JOB_ID_SEPARATOR) || null,
 });
 
 /** Makes a change on all hosts: they count first, and each changes at most as many as it has counted. */
@@ -139,7 +139,7 @@ const replay = operation({
     'enough); all given conditions must match. By id, a delivery may have any ended state or be held; otherwise ' +
     'only dead ones are replayed, unless `state` or the query names another state. A replay keeps the ' +
     'webhook-id of the first delivery, so receivers can detect duplicates. ' +
-    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the call: /jobs/info shows ` +
+    `More than ${MAX_AT_ONCE} deliveries are replayed by a job, which continues after the call: /jobs/info shows ` +
     'its progress. An account has one job at a time. Deleted mail cannot be replayed. ' +
     ALL_HOSTS,
   params: selecting('replay'),
@@ -171,7 +171,7 @@ const drop = operation({
     'are dropped, unless `state` or the query names another state. ' +
     'Without ids, `at_most` is required: nothing is dropped if more deliveries match. Call with `dry_run` first ' +
     'to count them. ' +
-    `A job drops more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ` +
+    `A job drops more than ${MAX_AT_ONCE} deliveries, as in /inbound/replay. ` +
     'Senders are not notified. Dropped mail can be replayed for delivery.keep_delivered_hours. ' +
     ALL_HOSTS,
   params: selecting('drop'),
@@ -193,7 +193,7 @@ const retry = operation({
     'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; all ' +
     'given conditions must match. The deliveries become due; their attempts and the end of their retries do not ' +
     'change. Endpoints that are down are probed with one delivery; after a 2xx response, the others follow. ' +
-    `Pauses still apply. Pulled mail is left out. A job retries more than ${MOST_AT_ONCE} deliveries, as in ` +
+    `Pauses still apply. Pulled mail is left out. A job retries more than ${MAX_AT_ONCE} deliveries, as in ` +
     `/inbound/replay. ${ALL_HOSTS}`,
   params: selecting('retry'),
   returns: z.object({

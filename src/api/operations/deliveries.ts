@@ -1,12 +1,12 @@
 import { z } from 'zod';
+import { mapConcurrently } from '../../base/concurrency.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
-import { atOnce } from '../../base/turns.ts';
 import type { Scan } from '../../mail/scan.ts';
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Header, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
-import { askAll, eachOnce } from '../hosts/joining.ts';
+import { askAll, withoutDuplicates } from '../hosts/join-hosts.ts';
 import { operation } from '../operation.ts';
 import {
   ALL_HOSTS,
@@ -213,14 +213,14 @@ const list = operation({
       },
       limit,
     );
-    return atOnce(
+    return mapConcurrently(
       found,
       async (one) => toDeliveryRecord(one, await queue.attempts(one), await queue.scanOf(one)),
       AT_A_TIME,
     );
   },
   across: {
-    join: async (hosts, { limit }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
+    join: async (hosts, { limit }) => newest([withoutDuplicates((await askAll(hosts)).flat())], limit),
   },
 });
 

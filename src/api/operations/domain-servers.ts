@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { ServerAnswer, Survey } from '../../dns/name-servers.ts';
+import type { ServerAnswer, ZoneAnswers } from '../../dns/name-servers.ts';
 import { type MxRecord, sameName } from '../../dns/types.ts';
-import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
+import { ownershipRecordOf, RETEST_MS } from '../../inbound/ownership.ts';
 import { memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
@@ -63,7 +63,7 @@ const domainServers = operation({
     const { nameServers, settings, inTurn, now } = call;
     const row = await findDomain(domain, call);
     const name = nameOf(row);
-    const proof = proofOf(row);
+    const proof = ownershipRecordOf(row);
     const hosts = [settings.hostname, ...settings.mxHosts];
     const [mx, txt] = await inTurn('domain-servers', () =>
       Promise.all([nameServers.ask(memberOf(name), 'MX'), nameServers.ask(proof.name, 'TXT')]),
@@ -94,7 +94,7 @@ const domainServers = operation({
 
 const toMxText = ({ exchange, priority }: MxRecord) => `${priority} ${exchange.replace(/\.$/, '')}.`;
 
-function toRecord<T>(survey: Survey<T>, isRight: (record: T) => boolean, toText: (record: T) => string) {
+function toRecord<T>(survey: ZoneAnswers<T>, isRight: (record: T) => boolean, toText: (record: T) => string) {
   if (survey === 'none') return { zone: null, error: 'The DNS has no zone for this name.', servers: [], left_out: 0 };
   if (survey === 'unknown')
     return { zone: null, error: 'The name servers of this name could not be looked up.', servers: [], left_out: 0 };
@@ -107,8 +107,8 @@ function toRecord<T>(survey: Survey<T>, isRight: (record: T) => boolean, toText:
 }
 
 /** Limits for records of foreign servers: their number, and their characters. */
-const MOST_RECORDS = 10;
-const MOST_SHOWN = 300;
+const MAX_RECORDS = 10;
+const MAX_SHOWN = 300;
 
 function toServer<T>(
   { server, address, answer }: ServerAnswer<T>,
@@ -119,7 +119,7 @@ function toServer<T>(
     server,
     address,
     state,
-    says: records.slice(0, MOST_RECORDS).map((record) => toText(record).slice(0, MOST_SHOWN)),
+    says: records.slice(0, MAX_RECORDS).map((record) => toText(record).slice(0, MAX_SHOWN)),
     reason,
   });
   if (answer.kind === 'failure') return said(address === null ? 'not_asked' : 'failed', [], REASONS[answer.reason]);

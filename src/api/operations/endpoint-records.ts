@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
-import type { Making } from '../../queue/insight.ts';
+import type { PreparingDelivery } from '../../queue/insight.ts';
 import { HOLDERS } from '../../queue/schedule/breaker.ts';
 import type { KnownEndpoint } from '../account/account-queue.ts';
 import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
@@ -140,7 +140,7 @@ export function toDetail(
   record: EndpointRecord,
   lane: KnownEndpoint['lane'],
   history: EndpointHistory,
-  making: readonly Making[],
+  making: readonly PreparingDelivery[],
 ) {
   return {
     ...record,
@@ -155,7 +155,7 @@ export function toDetail(
       last_at: toTime(lastAt),
       example_id: example,
     })),
-    most_in_flight: lane?.mostPlaces ?? null,
+    most_in_flight: lane?.maxConcurrency ?? null,
     sampled: history.sampled,
     making: making.slice(0, MAX_MAKING).map(({ id, since, waitsFor, question }) => ({
       id,

@@ -3,9 +3,9 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { pagesByField, pagesByTime } from '../../store/pages.ts';
 import type { KnownEndpoint } from '../account/account-queue.ts';
-import { askAll } from '../hosts/joining.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import type { Pages } from '../whole-lists.ts';
+import { askAll } from '../hosts/join-hosts.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import type { Pages } from '../streamed-lists.ts';
 import {
   type EndpointRecord,
   endpointDetail,
@@ -116,7 +116,7 @@ async function* withOthers(own: Pages<EndpointRecord>, others: readonly Endpoint
 /** As `standsAlone`, for a record of another host. */
 const isWorthListing = ({ waiting, paused }: EndpointRecord) => waiting > 0 || paused;
 
-const list = listing({
+const list = listOperation({
   path: '/endpoints/list',
   access: 'numbers',
   extension: true,
@@ -145,14 +145,14 @@ const list = listing({
 /** Operations on one endpoint have these in common. */
 const ofEndpoint = {
   params: { url: endpointUrl },
-  elsewhere: 'Unknown_Endpoint',
+  notHereError: 'Unknown_Endpoint',
   example: { url: 'https://app.example.com/hooks/mail' },
 } as const;
 
 const info = operation({
   path: '/endpoints/info',
   access: 'numbers',
-  ofMail: ['answers', 'making'], // an answer may quote the mail
+  mailFields: ['answers', 'making'], // an answer may quote the mail
   extension: true,
   summary: 'Shows an endpoint: figures for the last hour and day, the last 100 POSTs, and its responses by cause.',
   notes:
@@ -164,7 +164,7 @@ const info = operation({
     const show = await findEndpoint(url, call);
     // One at a time: it may keep the queue's reader busy for a tenth of a second.
     const history = await call.inTurn('endpoints', () => call.endpoints.history(url));
-    return toDetail(show(), call.endpoints.one(url)?.lane, history, await call.endpoints.making(url));
+    return toDetail(show(), call.endpoints.one(url)?.lane, history, await call.endpoints.preparing(url));
   },
   across: {
     async join(hosts) {
@@ -207,7 +207,7 @@ const pause = operation({
   },
   returns: endpointRecord,
   errors: ['Endpoint_Held'],
-  elsewhere: 'Unknown_Endpoint',
+  notHereError: 'Unknown_Endpoint',
   example: { url: 'https://app.example.com/hooks/mail', until: '2026-01-05 14:00:00' },
   async handle({ url, until }, call) {
     const now = call.now().getTime();

@@ -5,8 +5,8 @@ import { toPlainAddress } from '../../sending/notices.ts';
 import { pagesByKey } from '../../store/pages.ts';
 import { keyHash } from '../../store/rows/accounts.ts';
 import { type ExportRow, type ExportType, exportId, exportName } from '../../store/rows/exports.ts';
-import { type Call, listing, operation, type Path } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { type Call, listOperation, operation, type Path } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { emailAddress, optionalEndTime, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
@@ -123,7 +123,7 @@ const info = operation({
     toExportRecord(orRefuse(await store.exportJobs.one({ id: exportId(store.account, id) }), 'Unknown_Export', id)),
 });
 
-const listJobs = listing({
+const listJobs = listOperation({
   path: '/exports/list',
   access: 'settings',
   summary: 'Lists the export jobs of the account, newest first.',

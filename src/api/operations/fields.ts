@@ -171,7 +171,10 @@ export const ALL_HOSTS =
   'With several hosts, the result covers all of them; the header Postern-Hosts-Missing names those that did not ' +
   'respond.';
 
-/** A cursor of several hosts: the id of each with its own cursor, which is empty after the end (api/hosts/joining.ts). */
+/**
+ * A cursor of several hosts: the id of each with its own cursor, which is empty after the end
+ * (api/hosts/join-hosts.ts).
+ */
 const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
 const MAX_CURSOR = 20_000;
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { messageOf } from '../../base/ids.ts';
+import { messageIdOf } from '../../base/ids.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
   faultText,
@@ -13,7 +13,7 @@ import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/ti
 import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/types.ts';
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
-import { askAll, joinPages, oneCursor, placed, repeated } from '../hosts/joining.ts';
+import { askAll, cursoredPage, duplicates, joinPages, localCursor } from '../hosts/join-hosts.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import {
@@ -70,7 +70,7 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
   const { id, sender, from, subject, thread, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
   return {
     id,
-    message_id: messageOf(id),
+    message_id: messageIdOf(id),
     at: toTime(mail.at),
     sender,
     from,
@@ -130,7 +130,7 @@ export function readQuery<F>(query: string, parse: (text: string, now: number) =
 async function findMail({ query = '', from, to, limit, before }: Searching, isOwn: boolean, call: Call<never>) {
   const { since: after, before: until, ...filter } = readQuery(query, parseMailQuery, call);
   const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
-  const { rows, next } = await call.history.mail({ ...filter, ...times, isOwn }, limit, oneCursor(before, call));
+  const { rows, next } = await call.history.mail({ ...filter, ...times, isOwn }, limit, localCursor(before, call));
   const ids = rows.map(({ id }) => id);
   const queued = ids.length === 0 ? [] : await call.queue.deliveries({ ids }, ids.length);
   const kept = new Set(queued.map(({ id }) => id));
@@ -161,12 +161,12 @@ const search = operation({
   example: { query: 'from:sam@sender.example state:dead', limit: 10 },
   handle: searchHere,
   across: {
-    part: placed(mailRecord),
+    part: cursoredPage(mailRecord),
     own: (given, call) => findMail(given, true, call),
     async join(hosts, given, call) {
       const { before, limit } = given;
       if (hosts.others.length === 0 && typeof before !== 'string') return searchHere(given, call);
-      const { records, next } = await joinPages(hosts, { before, limit }, repeated);
+      const { records, next } = await joinPages(hosts, { before, limit }, duplicates);
       return { mails: records, next };
     },
   },
@@ -295,7 +295,7 @@ const info = operation({
     timeline: listOf(timelineEntry, 'the events, oldest first'),
     deliveries: listOf(deliveryRecord, 'the delivery with every attempt, while the queue has it; otherwise empty'),
   }),
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async handle({ id }, { history, queue, endpoints, refusals, orRefuse }) {
     const story = orRefuse(await history.one(id), 'Unknown_Message', id);
@@ -303,12 +303,12 @@ const info = operation({
     const queued = delivery && {
       delivery,
       attempts: await queue.attempts(delivery),
-      making: (await endpoints.making(delivery.url)).find((one) => one.id === id),
+      preparing: (await endpoints.preparing(delivery.url)).find((one) => one.id === id),
     };
     const entries = toTimeline(story, queued, refusals.adviceOf);
     return {
       ...toMailRecord(story.mail, queued !== undefined),
-      waits: (queued && (await endpoints.waitReason(queued.delivery, queued.making))) ?? null,
+      waits: (queued && (await endpoints.waitReason(queued.delivery, queued.preparing))) ?? null,
       timeline: toTimelineRecords(entries, story.mail.at),
       deliveries: queued
         ? [toDeliveryRecord(queued.delivery, queued.attempts, await queue.scanOf(queued.delivery))]
@@ -374,7 +374,7 @@ async function findRefusals(
       before: earlier(filter.before, to?.getTime()),
     },
     limit,
-    oneCursor(before, call),
+    localCursor(before, call),
   );
   return {
     rows: rows.map((one) => ({ n: one.n, at: one.at, record: toRefusalRecord(one, call.refusals.adviceOf) })),
@@ -416,7 +416,7 @@ const listRefusals = operation({
     return { refusals: rows.map(({ record }) => record), by_reason, next };
   },
   across: {
-    part: placed(refusalRecord).extend({ by_reason: z.array(reasonCount) }),
+    part: cursoredPage(refusalRecord).extend({ by_reason: z.array(reasonCount) }),
     own: findRefusals,
     async join(hosts, { before, limit }) {
       const { records, next, parts } = await joinPages(hosts, { before, limit, all: true });

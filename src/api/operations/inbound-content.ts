@@ -11,7 +11,7 @@ import type { AttemptRecord } from '../../queue/delivery.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account/account-queue.ts';
-import { type Call, operation, passing } from '../operation.ts';
+import { type Call, operation, textOperation } from '../operation.ts';
 import { attemptRecord, toAttemptRecord } from './deliveries.ts';
 import { bool, emailAddress, endpointUrl, int, listOf, record, str, strOrNull } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
@@ -111,7 +111,7 @@ const content = operation({
     'sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   handle: ({ id }, call) =>
     view(id, call, async (mail) => {
@@ -127,7 +127,7 @@ const eventRecord = record('inbound event', {
   msg: z.record(z.string(), z.unknown()).describe('the message, as in docs/payload.md'),
 });
 
-const payload = passing({
+const payload = textOperation({
   path: '/inbound/payload',
   access: 'content',
   extension: true,
@@ -138,7 +138,7 @@ const payload = passing({
     'ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   text: ({ id }, call) => view(id, call, (mail) => call.views.event(mail)),
 });
@@ -173,7 +173,7 @@ const tryOut = operation({
     })
     .meta({ title: 'trial' }),
   errors: ['ServiceUnavailable'],
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo', url: 'https://staging.example.com/hooks/mail' },
   async handle({ id, url }, call) {
     const tried = call.orRefuse(await withMail(id, call, (mail) => call.trials.post(mail, url)), 'ServiceUnavailable');

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { checkMx } from '../../dns/checks.ts';
-import { proofOf, toMxResult } from '../../inbound/ownership.ts';
+import { ownershipRecordOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/addresses/reserved-names.ts';
 import { memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { pagesByTime } from '../../store/pages.ts';
 import { type InboundDomainRow, isClaim, nameOf } from '../../store/rows/domains.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { bool, knownDomain, listOf, newDomain, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 const inboundDomainRecord = record('inbound domain record', {
@@ -25,7 +25,7 @@ const inboundDomainRecord = record('inbound domain record', {
 const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
 
 function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']) {
-  const { name, value } = proofOf(row);
+  const { name, value } = ownershipRecordOf(row);
   return {
     domain: row.domain,
     created_at: toTime(row.createdAt),
@@ -48,7 +48,7 @@ export async function findDomain(
   return orRefuse(await inbound.find(domain.id), 'Unknown_InboundDomain', domain.domain);
 }
 
-const domains = listing({
+const domains = listOperation({
   path: '/inbound/domains',
   access: 'numbers',
   summary: 'Lists the inbound domains of the account.',

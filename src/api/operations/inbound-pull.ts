@@ -3,12 +3,12 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { isPulled, PULL_URL } from '../../inbound/pulled.ts';
 import { routeOfTarget } from '../../queue/delivery.ts';
-import type { Ready } from '../../webhooks/making.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
+import type { PreparedDelivery } from '../../webhooks/pull-preparation.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
-import { oneCursor } from '../hosts/joining.ts';
-import { ROUND_S, tapAll } from '../hosts/tap-joining.ts';
-import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
+import { localCursor } from '../hosts/join-hosts.ts';
+import { ROUND_S, tapAll } from '../hosts/join-taps.ts';
+import { type AskedHost, type Call, type Hosts, operation, textOperation } from '../operation.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
 
@@ -49,7 +49,7 @@ const pulledRecord = z
   .extend(shown.shape)
   .meta({ title: 'pulled message' });
 
-function toShown({ delivery, post: { headers } }: Ready): Omit<z.input<typeof shown>, 'body'> {
+function toShown({ delivery, post: { headers } }: PreparedDelivery): Omit<z.input<typeof shown>, 'body'> {
   const { id, messageId, routeId, recipient, attempts, url } = delivery;
   return {
     id,
@@ -129,7 +129,7 @@ async function pullFromAll({ here, others }: Hosts<JsonText>, wait: number, call
 
 const NOTHING = '[]';
 
-const pull = passing({
+const pull = textOperation({
   path: '/inbound/pull',
   access: 'content',
   extension: true,
@@ -155,7 +155,7 @@ const pull = passing({
   },
   returns: z.array(pulledRecord),
   errors: ['Unknown_InboundRoute'],
-  elsewhere: 'Unknown_Endpoint',
+  notHereError: 'Unknown_Endpoint',
   across: { join: (hosts, { wait = 0 }, call) => pullFromAll(hosts, wait, call) },
   example: { url: 'pull:', limit: 1 },
   async text({ url, id, limit = 10, lease = 60, wait = 0 }, call) {
@@ -217,7 +217,7 @@ const ack = operation({
     'header Postern-Hosts-Missing names hosts that did not respond.',
   params: { lease, leases },
   returns: ended,
-  elsewhere: 'Unknown_Lease',
+  notHereError: 'Unknown_Lease',
   example: { lease: LEASE },
   handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
   across: { join: endOnAll },
@@ -242,7 +242,7 @@ const nack = operation({
     ),
   },
   returns: ended,
-  elsewhere: 'Unknown_Lease',
+  notHereError: 'Unknown_Lease',
   example: { lease: LEASE, delay: 30, reason: 'no room' },
   handle({ delay, reason = '', status, ...given }, call) {
     const ms = delay === undefined ? undefined : delay * 1000;
@@ -255,7 +255,7 @@ async function checkRoute(id: string, { store, refuse }: Call<'Unknown_InboundRo
   if (!(await store.inboundRoutes.one({ id }))) throw refuse('Unknown_InboundRoute', id);
 }
 
-const tap = passing({
+const tap = textOperation({
   path: '/inbound/tap',
   access: 'content',
   extension: true,
@@ -291,7 +291,7 @@ const tap = passing({
   },
   async text({ id, cursor, limit = 10, wait = 0 }, call) {
     await checkRoute(id, call);
-    return call.pulling.tap(id, { cursor: oneCursor(cursor, call, 'cursor'), limit, waitMs: wait * 1000 }, toShown);
+    return call.pulling.tap(id, { cursor: localCursor(cursor, call, 'cursor'), limit, waitMs: wait * 1000 }, toShown);
   },
 });
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, PLEASE_ENTER, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
-import { asksForUnknown } from '../../inbound/conditions.ts';
+import { matchesUnknown } from '../../inbound/conditions.ts';
 import { ACTION_NAMES, ACTIONS, type RouteAction, toAction } from '../../inbound/decision.ts';
 import {
   ATTACHMENT_MODES,
@@ -14,17 +14,17 @@ import {
 } from '../../inbound/formats.ts';
 import { ORDER_NAMES, ORDERS, toOrder } from '../../inbound/order.ts';
 import { isPulled } from '../../inbound/pulled.ts';
-import { MOST_TRIED } from '../../inbound/routing.ts';
-import { fold } from '../../mail/addresses/address.ts';
+import { MAX_ROUTES_TRIED } from '../../inbound/routing.ts';
+import { foldCase } from '../../mail/addresses/address.ts';
 import { type InboundRouteRow, nameOf, pagesOfRoutes } from '../../store/rows/domains.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { bool, int, knownDomain, pattern, record, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 import {
   action,
   also,
-  MOST_OF_A_PATTERN,
+  MAX_OF_A_PATTERN,
   priority,
   ruleRecord,
   sameWhen,
@@ -53,11 +53,11 @@ export const inboundRouteRecord = record('inbound route record', {
 });
 
 /** All messages of a POST must be handled before its deadline, so there cannot be many. */
-const MOST_BATCHED = 100;
+const MAX_BATCHED = 100;
 
 const routeId = text(255).describe('id of the route');
-const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).describe(
-  `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if ` +
+const batchEvents = optional(z.int().min(1).max(MAX_BATCHED)).describe(
+  `maximum number of messages per POST when several are waiting, 1 to ${MAX_BATCHED}; 1 for a new route if ` +
     'omitted',
 );
 const format = optional(z.enum(FORMAT_NAMES)).describe(
@@ -187,7 +187,7 @@ export async function findRoute(
   return orRefuse(await store.inboundRoutes.one({ id }), 'Unknown_InboundRoute', id);
 }
 
-const routes = listing({
+const routes = listOperation({
   path: '/inbound/routes',
   access: 'settings',
   summary: 'Lists the routes of an inbound domain, oldest first.',
@@ -211,9 +211,9 @@ const addRoute = operation({
     'otherwise the next route is tried. Mail to a mailbox that no pattern matches is refused with 550 5.1.1; if only ' +
     'conditions are not met, with 550 5.7.1. An unknown result meets no condition, so a failing DNS or scanner never ' +
     'rejects or discards mail. Conditions on DMARC and on scanners are checked before the reply to the message, if ' +
-    'the decision depends on them. Of the routes that match ' +
-    `a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one ` +
-    'recipient at a time (452 4.5.3). With `batch_events` above 1, waiting messages of the route share a POST: ' +
+    `the decision depends on them. Of the routes that match a mailbox, the first ${MAX_ROUTES_TRIED} are tried. ` +
+    'A message that may be refused for its content is accepted for one recipient at a time (452 4.5.3). ' +
+    'With `batch_events` above 1, waiting messages of the route share a POST: ' +
     '`mandrill_events` has several events, each with its own `_id`. Messages never wait for a batch to fill; if a ' +
     'batch fails, its messages are posted again one by one. With `order`, a message waits until the previous one of ' +
     'the same author, or of the same conversation, has ended; other mail is not delayed. If that one fails for ' +
@@ -251,7 +251,7 @@ const addRoute = operation({
       id: await call.inbound.newRouteId(),
       domain: domainId,
       pattern,
-      folded: fold(pattern),
+      folded: foldCase(pattern),
       url,
       ...options,
       createdAt: call.now(),
@@ -275,10 +275,10 @@ async function mustBeOne(
   { id, domain, pattern, when, action }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern' | 'when' | 'action'>,
   { store, invalid }: Call<never>,
 ): Promise<void> {
-  const limit = MOST_OF_A_PATTERN + 1;
+  const limit = MAX_OF_A_PATTERN + 1;
   // Rows of earlier versions have the pattern only in its original form.
   const [folded, written] = await Promise.all([
-    store.inboundRoutes.many({ domain, folded: fold(pattern) }, { limit }),
+    store.inboundRoutes.many({ domain, folded: foldCase(pattern) }, { limit }),
     store.inboundRoutes.many({ domain, pattern }, { limit }),
   ]);
   const others = [...folded, ...written].filter((row) => row.id !== id);
@@ -290,8 +290,8 @@ async function mustBeOne(
       `Route ${same.id} already has this pattern and takes its mail: add a condition (when), or change that route`,
     );
   if (same) throw invalid('when', `Route ${same.id} already has this pattern and these conditions: change that route`);
-  if (new Set(others.map((row) => row.id)).size >= MOST_OF_A_PATTERN)
-    throw invalid('pattern', `At most ${MOST_OF_A_PATTERN} routes can have the same pattern: delete one first`);
+  if (new Set(others.map((row) => row.id)).size >= MAX_OF_A_PATTERN)
+    throw invalid('pattern', `At most ${MAX_OF_A_PATTERN} routes can have the same pattern: delete one first`);
 }
 
 function mustHaveUrl(url: string, action: RouteAction, { invalid }: Call<never>): void {
@@ -311,7 +311,7 @@ function checkRules(
   },
   call: Call<never>,
 ): void {
-  if (ACTIONS[action].loses && when && asksForUnknown(when))
+  if (ACTIONS[action].loses && when && matchesUnknown(when))
     throw call.invalid(
       'when',
       `A route with the action ${action} cannot have a condition that unknown results meet: mail would be lost`,
@@ -380,10 +380,11 @@ const updateRoute = operation({
     if (url !== undefined) await verifyUrl(url, call, format);
     if (given.also) await verifyAlso(given.also, before.also ?? [], call);
     const after = { ...before, pattern: pattern ?? before.pattern, when, action };
-    if (fold(after.pattern) !== fold(before.pattern) || given.when || given.action) await mustBeOne(after, call);
+    if (foldCase(after.pattern) !== foldCase(before.pattern) || given.when || given.action)
+      await mustBeOne(after, call);
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
-    const patch = { pattern, url, ...columns, folded: pattern === undefined ? undefined : fold(pattern) };
+    const patch = { pattern, url, ...columns, folded: pattern === undefined ? undefined : foldCase(pattern) };
     const changed = await call.inbound.change(before.domain, () => call.store.inboundRoutes.change({ id }, patch));
     const row = call.orRefuse(changed, 'Unknown_InboundRoute', id);
     // After the change is in force, so that no more mail can be accepted for the old URL.

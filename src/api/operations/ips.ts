@@ -3,7 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import { checkA } from '../../dns/checks.ts';
 import { RESERVED_WORDS } from '../../mail/addresses/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
-import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
+import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/transport/sources.ts';
 import { pagesById } from '../../store/pages.ts';
 import {
   createPoolFinder,
@@ -18,8 +18,8 @@ import {
   toIpId,
 } from '../../store/rows/ips.ts';
 import type { AccountParts } from '../account/account.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
@@ -113,7 +113,7 @@ async function findIp(ip: string, { store, orRefuse }: Call<'Unknown_IP'>): Prom
   return orRefuse(await store.ips.one({ id: ip, releasedAt: null }), 'Unknown_IP', ip);
 }
 
-const list = listing({
+const list = listOperation({
   path: '/ips/list',
   access: 'settings',
   summary: 'Lists the dedicated IPs of the account.',

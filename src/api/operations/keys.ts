@@ -33,7 +33,7 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
 const shownOf = ({ hint, label }: KeyRow) => (label === '' ? `${hint}…` : `${hint}… (${label})`);
 
 /** Keys that an account may have at one time; the command line can create more. */
-const MOST_KEYS = 100;
+const MAX_KEYS = 100;
 const LONGEST_LABEL = 100;
 
 const list = operation({
@@ -54,7 +54,7 @@ const add = operation({
   access: 'secrets',
   extension: true,
   summary: 'Creates an API key for the account and shows it once.',
-  notes: `Every key has all permissions of its account. An account may have ${MOST_KEYS} keys.`,
+  notes: `Every key has all permissions of its account. An account may have ${MAX_KEYS} keys.`,
   params: {
     label: optional(
       text(LONGEST_LABEL).refine(
@@ -67,8 +67,8 @@ const add = operation({
   example: { label: 'billing' },
   async handle({ label = '' }, call) {
     return call.inTurn('keys', async () => {
-      if ((await call.keys.valid()).length >= MOST_KEYS)
-        throw call.invalid('account', `The account has ${MOST_KEYS} API keys, which is its limit; revoke one first`);
+      if ((await call.keys.valid()).length >= MAX_KEYS)
+        throw call.invalid('account', `The account has ${MAX_KEYS} API keys, which is its limit; revoke one first`);
       const note = await call.actions.begin();
       const { row, key } = await call.keys.add(label);
       note('key created', 1, shownOf(row));

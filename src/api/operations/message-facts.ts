@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { namesOf } from '../../base/tables.ts';
-import { WHY } from '../../mail/facts/box.ts';
+import { HIDDEN_REASONS } from '../../mail/facts/box.ts';
 import type { MessageFacts } from '../../mail/facts/facts.ts';
 import { INVISIBLE } from '../../mail/facts/invisible.ts';
-import { LINK_WHY } from '../../mail/facts/link-hosts.ts';
+import { LINK_REASONS } from '../../mail/facts/link-hosts.ts';
 import { bool, int, listOf, record, str, strOrNull } from './fields.ts';
 
 const listed = <Name extends string>(names: readonly Name[], about: (name: Name) => string): string =>
@@ -17,7 +17,7 @@ export const factsRecord = record('facts about a message', {
   ),
   hidden: listOf(
     z.object({
-      why: z.enum(namesOf(WHY)).describe(listed(namesOf(WHY), (name) => WHY[name])),
+      why: z.enum(namesOf(HIDDEN_REASONS)).describe(listed(namesOf(HIDDEN_REASONS), (name) => HIDDEN_REASONS[name])),
       text: str('the text; its first 10,000 characters'),
     }),
     'text of the HTML that a person does not see, including preview texts of newsletters',
@@ -34,7 +34,7 @@ export const factsRecord = record('facts about a message', {
   ),
   links: listOf(
     z.object({
-      why: z.enum(namesOf(LINK_WHY)).describe(listed(namesOf(LINK_WHY), (name) => LINK_WHY[name])),
+      why: z.enum(namesOf(LINK_REASONS)).describe(listed(namesOf(LINK_REASONS), (name) => LINK_REASONS[name])),
       text: str('the visible text of the link'),
       text_host: strOrNull('the host named in the text'),
       href: str('the address of the link'),

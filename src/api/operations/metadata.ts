@@ -5,7 +5,7 @@ import { operation } from '../operation.ts';
 import { record, str, strOrNull } from './fields.ts';
 
 /** Maximum fields of an account; each is a column of its exports. */
-const MOST_FIELDS = 50;
+const MAX_FIELDS = 50;
 const LONGEST_TEMPLATE = 10_000;
 
 const name = text(255)
@@ -46,7 +46,7 @@ const add = operation({
   path: '/metadata/add',
   access: 'settings',
   summary: 'Adds a metadata field: a column of the activity export.',
-  notes: `An account has at most ${MOST_FIELDS}.`,
+  notes: `An account has at most ${MAX_FIELDS}.`,
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Metadata_FieldLimit'],
@@ -56,7 +56,7 @@ const add = operation({
       const taken = () => invalid('name', 'A metadata field with this name already exists');
       const known = await store.metadataFields.many({}, { sort: 'createdAt' });
       if (known.some((field) => field.name === name)) throw taken();
-      if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
+      if (known.length >= MAX_FIELDS) throw refuse('Metadata_FieldLimit');
       const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
       if ((await store.metadataFields.insert(row)) === 'duplicate') throw taken();
       return toRecord({ ...row, account: store.account });

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
-import { listedPrefix, toListed } from '../../mail/addresses/address.ts';
+import { canonicalPrefix, toCanonicalAddress } from '../../mail/addresses/address.ts';
 import { NO_COUNTS, REPUTATION_FORMULA } from '../../mail/stats.ts';
-import { EXPIRY_RULES, isExpired, isOfEvents, REJECT_REASONS } from '../../mail/suppression.ts';
+import { EXPIRY_RULES, isExpired, isFromEvents, REJECT_REASONS } from '../../mail/suppression.ts';
 import { counterId, startOf } from '../../store/rows/counters.ts';
 import type { RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
@@ -14,10 +14,10 @@ import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 // Parameters that rejects and whitelists share.
 
 /** An address in the form in which the lists store and show it. */
-export const listAddress = emailAddress.transform(toListed).describe('an email address; case is ignored');
+export const listAddress = emailAddress.transform(toCanonicalAddress).describe('an email address; case is ignored');
 
 /** A search for an address or the beginning of one. */
-export const addressPrefix = optional(z.string().max(1000).transform(listedPrefix)).describe(
+export const addressPrefix = optional(z.string().max(1000).transform(canonicalPrefix)).describe(
   'an address, or the beginning of one; case is ignored; all entries if omitted',
 );
 
@@ -259,7 +259,7 @@ const remove = operation({
   async handle({ email, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const removed = call.orRefuse(await call.lists.unreject(email, subaccount), 'Invalid_Reject');
-    if (isOfEvents(removed)) await call.numbers.countReset(subaccount);
+    if (isFromEvents(removed)) await call.counters.countReset(subaccount);
     return { email, deleted: true, subaccount: subaccount === '' ? null : subaccount };
   },
 });

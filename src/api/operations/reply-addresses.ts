@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../mail/addresses/reply-address.ts';
+import { addressDataSize, maxDataBytes, sealReplyAddress, toFullMinute } from '../../mail/addresses/reply-address.ts';
 import { isWildcard, memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
@@ -81,7 +81,7 @@ const replyAddress = operation({
     const expiresAt = expires_at === undefined ? null : toFullMinute(withinCalendar(expires_at.getTime()).getTime());
     if (expires_at !== undefined && expires_at <= call.now())
       throw call.invalid('expires_at', 'Please enter a time in the future');
-    const room = roomFor(mailbox, expiresAt !== null);
+    const room = maxDataBytes(mailbox, expiresAt !== null);
     const size = addressDataSize(data);
     if (size > room)
       throw call.invalid(

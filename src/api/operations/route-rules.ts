@@ -9,19 +9,19 @@ import { int, listOf, routeUrl, str } from './fields.ts';
 // The conditions and actions of routes: parameters, records, and the rows between them.
 
 /** Alternatives of one condition. */
-const MOST_GLOBS = 50;
+const MAX_GLOBS = 50;
 /** Characters of all globs of a route. */
-const MOST_GLOB_TEXT = 1000;
-const MOST_HEADERS = 20;
-const MOST_ALSO = 10;
-const MOST_TAGS = 20;
+const MAX_GLOB_TEXT = 1000;
+const MAX_HEADERS = 20;
+const MAX_ALSO = 10;
+const MAX_TAGS = 20;
 /** Routes with the same pattern: each of them is checked for each message. */
-export const MOST_OF_A_PATTERN = 25;
+export const MAX_OF_A_PATTERN = 25;
 
 const glob = text(255).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a text without control characters');
 /** One value, or a list of alternatives. */
 const oneOrMore = <S extends z.ZodType>(one: S) =>
-  z.union([one.transform((value) => [value]), z.array(one).min(1).max(MOST_GLOBS)]);
+  z.union([one.transform((value) => [value]), z.array(one).min(1).max(MAX_GLOBS)]);
 const about = (name: keyof When) => ({ description: CONDITIONS[name].about });
 const globs = (name: keyof When) => optional(oneOrMore(glob)).meta(about(name));
 /**
@@ -39,7 +39,7 @@ export const when = optional(
       header: optional(
         z
           .record(fieldName, z.union([oneOrMore(glob), z.literal(false).transform((): string[] => [])]))
-          .refine((value) => Object.keys(value).length <= MOST_HEADERS, `Please enter at most ${MOST_HEADERS} fields`),
+          .refine((value) => Object.keys(value).length <= MAX_HEADERS, `Please enter at most ${MAX_HEADERS} fields`),
       ).meta(about('header')),
       size: optional(
         z.strictObject({
@@ -55,8 +55,8 @@ export const when = optional(
     } satisfies Record<keyof When, z.ZodType>)
     .refine(({ sender = [], from = [], subject = [], header = {} }) => {
       const all = [...sender, ...from, ...subject, ...Object.values(header).flat()];
-      return all.join('').length <= MOST_GLOB_TEXT;
-    }, `Please enter at most ${MOST_GLOB_TEXT} characters of texts to compare with`),
+      return all.join('').length <= MAX_GLOB_TEXT;
+    }, `Please enter at most ${MAX_GLOB_TEXT} characters of texts to compare with`),
 ).describe(
   'conditions on the message, all of which must be met. Texts are patterns (`*`, `?`), ignoring case; lists ' +
     'are alternatives. Empty: matches all mail',
@@ -72,7 +72,7 @@ export const action = optional(z.enum(ACTION_NAMES)).describe(
 export const tags = optional(
   z
     .array(text(100).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a tag without control characters'))
-    .max(MOST_TAGS),
+    .max(MAX_TAGS),
 ).describe('added to `tags` in the payload of mail that the route takes, or passes on with the action tag');
 
 export const priority = optional(z.int().min(-1000).max(1000)).describe(
@@ -89,7 +89,7 @@ const alsoOne = z.strictObject({
   password: optional(z.string().max(255)),
 });
 
-export const also = optional(z.array(alsoOne).max(MOST_ALSO)).describe(
+export const also = optional(z.array(alsoOne).max(MAX_ALSO)).describe(
   'further URLs to post each message to, at most ten, each with its own format and deliveries. A new list ' +
     'replaces the previous one; an entry without a password keeps the password of the same URL',
 );

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { conditionsOf, DMARC_RESULTS, type MailFacts, type Truth } from '../../inbound/conditions.ts';
+import { type ConditionResult, conditionResults, DMARC_RESULTS, type MailFacts } from '../../inbound/conditions.ts';
 import { ACTIONS, decide, type RouteDecision, toAction } from '../../inbound/decision.ts';
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/patterns.ts';
@@ -213,8 +213,8 @@ function resultOf(
   { facts, decision, hit }: Trial,
 ): { readonly result: (typeof RESULTS)[number]; readonly why: string } {
   if (!matches(route.pattern, mailbox)) return { result: 'no match', why: 'The pattern does not match the mailbox.' };
-  const conditions = route.when ? conditionsOf(route.when, facts) : [];
-  const named = (isOne: (truth: Truth) => boolean) =>
+  const conditions = route.when ? conditionResults(route.when, facts) : [];
+  const named = (isOne: (truth: ConditionResult) => boolean) =>
     conditions.flatMap(({ name, truth }) => (isOne(truth) ? [name] : [])).join(', ');
   const failed = named((truth) => truth === false);
   if (failed !== '') return { result: 'conditions', why: `Condition not met: ${failed}.` };

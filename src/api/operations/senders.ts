@@ -8,8 +8,8 @@ import type { KeyInDns } from '../../sending/domains/sender-domains.ts';
 import { isPlainMailbox } from '../../sending/notices.ts';
 import { pagesByField } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { bool, domainName, readAs, record, str, strOrNull, time, timeOrNull, toDnsTest, toTime } from './fields.ts';
 import {
   hourlyEntry,
@@ -44,7 +44,7 @@ const address = text(1000)
 
 /** Declares the list of senders, which has two paths. */
 export function listAt(path: '/senders/list' | '/users/senders') {
-  return listing({
+  return listOperation({
     path,
     access: 'numbers',
     summary: 'Lists the addresses that the account has sent from, with their totals.',
@@ -150,7 +150,7 @@ function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
   };
 }
 
-const domains = listing({
+const domains = listOperation({
   path: '/senders/domains',
   access: 'numbers',
   summary: 'Lists the sender domains of the account, by name.',

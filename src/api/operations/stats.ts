@@ -9,7 +9,7 @@ import {
   startOf,
 } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
-import type { Pages } from '../whole-lists.ts';
+import type { Pages } from '../streamed-lists.ts';
 import { int, record, str, time, toTime } from './fields.ts';
 
 // Records with statistics, and their conversion from counters. Several groups share them: senders, tags, templates,

@@ -182,7 +182,7 @@ const add = operation({
     const taken = () => call.invalid('id', 'A subaccount with this id already exists');
     if (await call.store.subaccounts.one({ id })) throw taken();
     // Events of mail from an earlier subaccount with this id may have arrived after its deletion.
-    await call.numbers.forgetSubaccount(slug);
+    await call.counters.forgetSubaccount(slug);
     const row = {
       id,
       slug,
@@ -259,9 +259,9 @@ const remove = operation({
     const row = await findSubaccount(id, call);
     const record = await toRecord(row, call);
     // Its data first, so that an interrupted call leaves none to a later subaccount with this id.
-    await call.numbers.forgetSubaccount(id);
+    await call.counters.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
-    await call.numbers.forgetSubaccount(id); // data added meanwhile
+    await call.counters.forgetSubaccount(id); // data added meanwhile
     call.orRefuse(removed, 'Unknown_Subaccount', id);
     return record;
   },

@@ -3,9 +3,9 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { type Month, NO_COUNTS, REPUTATION_FORMULA, reputationOf, sinceHours, windowsOf } from '../../mail/stats.ts';
 import { pagesByTime } from '../../store/pages.ts';
 import { type CounterRow, counterId, startOf } from '../../store/rows/counters.ts';
-import { type Call, listing, operation } from '../operation.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
 import { hasBadText } from '../requests/parameters.ts';
-import { mapPages } from '../whole-lists.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { int, record, str } from './fields.ts';
 import {
   hoursOf,
@@ -40,7 +40,7 @@ async function findTag(tag: string, { store, orRefuse }: Call<'Invalid_Tag_Name'
   return orRefuse(hasBadText(tag) ? undefined : await totalOf(store, 'tag', tag), 'Invalid_Tag_Name', tag);
 }
 
-const list = listing({
+const list = listOperation({
   path: '/tags/list',
   access: 'numbers',
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
@@ -78,7 +78,7 @@ const remove = operation({
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const recent = await recentOf(call.store, 'tag', tag, call.now());
-    await call.numbers.removeTag(tag);
+    await call.counters.removeTag(tag);
     return toTagRecord(total, recent);
   },
 });
@@ -110,7 +110,7 @@ const timeSeries = operation({
   },
 });
 
-const allTimeSeries = listing({
+const allTimeSeries = listOperation({
   path: '/tags/all-time-series',
   access: 'numbers',
   summary: 'Shows the statistics of all tags by hour, for the last 30 days.',

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/addresses/address.ts';
-import { MAX_RENDERED } from '../../mail/faults.ts';
 import { MAX_CODE_BYTES, MAX_TEMPLATE_NAME, MAX_TEXT_BYTES, nameFault, slugOf } from '../../mail/merge/language.ts';
 import { render as renderCode, toVars } from '../../mail/merge/merge.ts';
+import { MAX_RENDERED } from '../../mail/template-errors.ts';
 import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts';
 import type { Call } from '../operation.ts';
-import { listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { listOf, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, toHourlyEntry } from './stats.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
@@ -159,7 +159,7 @@ const add = operation({
       version: 1,
     };
     // Opens and clicks of mail from an earlier template with this name may have arrived after its deletion.
-    if ((await takenName(row.slug, call)) === undefined) await call.numbers.forget('template', row.slug);
+    if ((await takenName(row.slug, call)) === undefined) await call.counters.forget('template', row.slug);
     await addLabels(row, labels, call.store);
     if ((await call.store.templates.insert(row)) === 'duplicate') {
       await settleLabels(row.id, call.store);
@@ -245,12 +245,12 @@ const remove = operation({
     await settleLabels(id, call.store);
     const removed = call.orRefuse(found, 'Unknown_Template', name);
     // Another template may get this name, and must not inherit these statistics.
-    await call.numbers.forget('template', removed.slug);
+    await call.counters.forget('template', removed.slug);
     return toTemplateRecord(removed);
   },
 });
 
-const list = listing({
+const list = listOperation({
   path: '/templates/list',
   access: 'settings',
   summary: 'Lists the templates of the account, by name.',

@@ -5,13 +5,13 @@ import { sinceHours } from '../../mail/stats.ts';
 import { pagesByField } from '../../store/pages.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { bool, domainName, int, record, str, strOrNull, time, timeOrNull, toDnsTest, toTime } from './fields.ts';
 import { SERIES_DAYS } from './stats.ts';
 
 /** As documented: the 100 most clicked URLs. */
-const MOST_CLICKED = 100;
+const MAX_CLICKED = 100;
 /** URLs that a search covers, the most clicked first; its notes say so. */
 const SEARCHED = 10_000;
 
@@ -35,12 +35,12 @@ const NOTES =
 const list = operation({
   path: '/urls/list',
   access: 'numbers',
-  summary: `Lists the ${MOST_CLICKED} most clicked URLs.`,
+  summary: `Lists the ${MAX_CLICKED} most clicked URLs.`,
   notes: NOTES,
   params: {},
   returns: z.array(urlRecord),
   async handle(_, { store }) {
-    const rows = await store.urls.many({}, { sort: '-clicks', limit: MOST_CLICKED });
+    const rows = await store.urls.many({}, { sort: '-clicks', limit: MAX_CLICKED });
     return rows.map((row) => ({ url: row.url, ...toCounts(row) }));
   },
 });
@@ -48,7 +48,7 @@ const list = operation({
 const search = operation({
   path: '/urls/search',
   access: 'settings',
-  summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
+  summary: `Lists the ${MAX_CLICKED} most clicked URLs that contain a text.`,
   notes: 'Case is ignored. The 10,000 most clicked URLs of the account are searched. ' + NOTES,
   params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
@@ -56,7 +56,7 @@ const search = operation({
   async handle({ q }, { store }) {
     const wanted = q.toLowerCase();
     const rows = await store.urls.many({}, { sort: '-clicks', limit: SEARCHED });
-    const found = rows.filter(({ url }) => url.toLowerCase().includes(wanted)).slice(0, MOST_CLICKED);
+    const found = rows.filter(({ url }) => url.toLowerCase().includes(wanted)).slice(0, MAX_CLICKED);
     return found.map((row) => ({ url: row.url, ...toCounts(row) }));
   },
 });
@@ -119,7 +119,7 @@ async function toDomainRecord(row: TrackingDomainRow, call: Call<never>) {
   return record;
 }
 
-const trackingDomains = listing({
+const trackingDomains = listOperation({
   path: '/urls/tracking-domains',
   access: 'settings',
   summary: 'Lists the tracking domains of the account, by name.',

@@ -7,7 +7,7 @@ import {
   reputationOf,
   windowsOf,
 } from '../../mail/stats.ts';
-import { askAll } from '../hosts/joining.ts';
+import { askAll } from '../hosts/join-hosts.ts';
 import { type Call, operation } from '../operation.ts';
 import { ALL_HOSTS, int, str, time, toTime } from './fields.ts';
 import { listAt } from './senders.ts';

@@ -1,15 +1,15 @@
 import { z } from 'zod';
+import { mapConcurrently } from '../../base/concurrency.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { atOnce } from '../../base/turns.ts';
 import { toExampleEvents } from '../../events/payload.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { DELIVERY_STATES } from '../../queue/states.ts';
 import { pagesByField } from '../../store/pages.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
-import { askAll } from '../hosts/joining.ts';
-import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { askAll } from '../hosts/join-hosts.ts';
+import { type Call, listOperation, operation } from '../operation.ts';
+import { mapPages } from '../streamed-lists.ts';
 import { AT_A_TIME, deliveryRecord, MAX_LISTED, newest, toDeliveryRecord } from './deliveries.ts';
 import {
   ALL_HOSTS,
@@ -104,7 +104,7 @@ async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], cal
   return toWebhookRecord(row, key, tallies);
 }
 
-const list = listing({
+const list = listOperation({
   path: '/webhooks/list',
   access: 'secrets',
   summary: 'Lists the webhooks of the account, oldest first.',
@@ -122,7 +122,7 @@ const list = listing({
 async function toRecords(rows: readonly WebhookRow[], call: Call<'ServiceUnavailable'>) {
   const found = await call.store.webhookTallies.many({ webhook: { in: rows.map(({ id }) => id) } });
   const tallies = Map.groupBy(found, ({ webhook }) => webhook);
-  return atOnce(rows, (row) => withKey(row, tallies.get(row.id) ?? [], call), AT_A_TIME);
+  return mapConcurrently(rows, (row) => withKey(row, tallies.get(row.id) ?? [], call), AT_A_TIME);
 }
 
 const add = operation({
@@ -295,7 +295,7 @@ const deliveries = operation({
       },
       limit,
     );
-    return atOnce(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
+    return mapConcurrently(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
   },
   across: {
     join: async (hosts, { limit }) => newest(await askAll(hosts), limit),

@@ -71,10 +71,10 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       params: { email: listAddress },
       returns: z.object({ email, deleted: bool('whether it was on the whitelist') }),
       example: { email: 'friend@example.com' },
-      async handle({ email }, { lists, numbers }) {
+      async handle({ email }, { lists, counters }) {
         const removed = await lists.unwhitelist(email);
         // Otherwise this would allow deleting entries of the rejection list at no cost.
-        for (const subaccount of removed?.overruled ?? []) await numbers.countReset(subaccount);
+        for (const subaccount of removed?.overruled ?? []) await counters.countReset(subaccount);
         return { email, deleted: removed !== undefined };
       },
     }),

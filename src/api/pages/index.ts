@@ -9,7 +9,7 @@ import type { Store } from '../../store/store.ts';
 import { LINKS_PATH, type LinkedFiles } from '../../webhooks/linked-files.ts';
 import { toOpenApi } from '../docs/openapi.ts';
 import { home, PAGE_HASHES, reference } from '../docs/page.ts';
-import { createClientAddress } from '../http/door.ts';
+import { createClientAddress } from '../http/connection-limits.ts';
 import type { Operation } from '../operation.ts';
 import { createExportFiles, type ExportFileSettings } from './export-files.ts';
 import { createInboundFiles } from './inbound-files.ts';

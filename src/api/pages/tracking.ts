@@ -3,14 +3,14 @@ import type { Context } from 'koa';
 import { formPairs } from '../../base/form-pairs.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
+import type { OpenClickTracking, TrackedClient } from '../../returns/opens-and-clicks.ts';
 import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
-import type { TrackedClient, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { answerLine, answerPage, LINK_NOT_FOUND, type SmallPage } from './small-page.ts';
 
 /** Records the events of recipients: open, click, unsubscribe. */
 export interface Tracking {
-  readonly visits: Visits;
+  readonly openClickTracking: OpenClickTracking;
   readonly unsubscribeLinks: UnsubscribeLinks;
 }
 
@@ -20,7 +20,7 @@ const PRIVATE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer',
 
 /** Answers the links in messages. Sets no cookies, and redirects only to URLs that we signed. */
 export function createTrackPages(
-  { visits, unsubscribeLinks }: Tracking,
+  { openClickTracking, unsubscribeLinks }: Tracking,
   clientAddress: (req: IncomingMessage) => string,
 ) {
   const visitorOf = ({ req }: Context): TrackedClient => ({
@@ -32,7 +32,7 @@ export function createTrackPages(
     /** The tracking pixel of opens; the same for every token, so that the answer does not reveal which are valid. */
     async open(ctx: Context, token: string) {
       // Not awaited: the response time would reveal whether a token is valid.
-      if (ctx.method === 'GET') void visits.opened(token, visitorOf(ctx));
+      if (ctx.method === 'GET') void openClickTracking.opened(token, visitorOf(ctx));
       // Webmail loads images from other origins, and may require this header.
       ctx.set({ ...PRIVATE, 'Cross-Origin-Resource-Policy': 'cross-origin' });
       ctx.status = 200;
@@ -46,7 +46,9 @@ export function createTrackPages(
       if (url === undefined || location === undefined) return say(ctx, 404, 'Not found: this link is incomplete.');
       try {
         const ours =
-          ctx.method === 'GET' ? await visits.clicked(token, url, visitorOf(ctx)) : await visits.leadsTo(token, url);
+          ctx.method === 'GET'
+            ? await openClickTracking.clicked(token, url, visitorOf(ctx))
+            : await openClickTracking.isOurLink(token, url);
         if (!ours) return say(ctx, 404, 'Not found: this link is invalid or incomplete.');
         say(ctx, 302, 'Please follow the Location header.');
         ctx.set({ Location: location });
@@ -62,8 +64,8 @@ export function createTrackPages(
     async unsubscribe(ctx: Context, token: string) {
       const pressed = ctx.method === 'POST';
       try {
-        const { follow, look } = unsubscribeLinks;
-        answerPage(ctx, toPage(await (pressed ? follow : look)(token), pressed));
+        const { unsubscribe, find } = unsubscribeLinks;
+        answerPage(ctx, toPage(await (pressed ? unsubscribe : find)(token), pressed));
       } catch (error) {
         if (!(error instanceof StoreAway)) throw error;
         answerPage(ctx, {

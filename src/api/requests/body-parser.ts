@@ -3,10 +3,10 @@ import { setImmediate } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import type { Context } from 'koa';
 import koaBodyParser from 'koa-bodyparser';
-import { free, joined } from '../../base/bytes.ts';
+import { freeMemory, joined } from '../../base/bytes.ts';
+import { createSerialQueue } from '../../base/concurrency.ts';
 import { frozen } from '../../base/frozen.ts';
 import { moduleUrl } from '../../base/module-url.ts';
-import { createTurn } from '../../base/turns.ts';
 import { createWorkerPool, TaskBroken } from '../../base/worker-pool.ts';
 import { invalid } from '../errors.ts';
 import { type BodyFormat, type BodyValues, faultOf, valuesOf } from './body-values.ts';
@@ -52,7 +52,7 @@ export interface ParsedBody {
 export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]) {
   const script = moduleUrl('./body-thread.ts', import.meta.url);
   const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
-  const inTurn = createTurn();
+  const inTurn = createSerialQueue();
   const run = pool.task<RawBody, ParsedBody | { readonly fault: string }>('parse');
 
   async function parseElsewhere({ chunks, isForm, names }: WholeBody): Promise<Params> {
@@ -69,7 +69,7 @@ export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]) {
     const unpacked = () => {
       if (params) return params;
       const values: unknown = deserialize(packed);
-      free(packed);
+      freeMemory(packed);
       params = paramsOfClean({ values: values instanceof Map ? values : new Map(), hasBadText }, isForm);
       return params;
     };

@@ -1,4 +1,4 @@
-import { inSlices, type SlicedWork } from '../../base/turns.ts';
+import { runInSlices, type SlicedWork } from '../../base/concurrency.ts';
 import { parseAddressList } from '../../mail/addresses/address-list.ts';
 import { applyChanges, findFields, toCrlf } from '../../mail/compose/fields.ts';
 import { headerBlock, isOverlong } from '../../mail/mime/header-section.ts';
@@ -40,7 +40,7 @@ function headerOf(document: Buffer): Buffer {
 const SLICE = 262_144;
 
 /** The bytes of a document with all line ends as CRLF, as on the wire. In slices: it may be large. */
-export const toWireBytes = (document: string): Promise<Buffer> => inSlices(wireBytes(document));
+export const toWireBytes = (document: string): Promise<Buffer> => runInSlices(wireBytes(document));
 
 function* wireBytes(document: string): SlicedWork<Buffer> {
   const parts: Buffer[] = [];

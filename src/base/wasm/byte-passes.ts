@@ -1,7 +1,7 @@
 // AssemblyScript, a subset of TypeScript that compiles to WebAssembly: `npm run wasm` makes byte-passes.wasm of it.
 // One instruction processes 16 bytes, which JavaScript cannot express. All arguments are addresses in the
-// memory that byte-passes.ts lays out; nothing here allocates, or keeps anything between calls. Up to `SLACK` bytes
-// (byte-passes.ts) behind the end of what is read or written may be touched.
+// memory that byte-passes.ts lays out; nothing here allocates, or keeps anything between calls. Up to `OVERREAD_BYTES`
+// bytes (byte-passes.ts) behind the end of what is read or written may be touched.
 
 const LF: u32 = 10;
 const CR: u32 = 13;

@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import type { Db, MongoClient } from 'mongodb';
 import { errorText } from '../../base/errors.ts';
 import { type Io, Unavailable } from '../command.ts';
-import type { Belongings } from './belongings.ts';
+import type { Cleanup } from './cleanup.ts';
 import { freePort } from './free-port.ts';
 
 const CACHE = join(import.meta.dirname, '../../../node_modules/.cache');
@@ -62,7 +62,7 @@ export function onPath(program: string, path: string | undefined): string | unde
 export const URL_FORM = /^(mongodb(?:\+srv)?:\/\/)((?:[^@/]*@)?)([^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/;
 
 /** A MongoDB URL with another database in it; `at` is another address to reach the server at. */
-export function named(url: string, database: string, at?: string): string {
+export function urlWithDatabase(url: string, database: string, at?: string): string {
   const [, scheme = '', login = '', hosts = '', own = '', query = ''] = URL_FORM.exec(url) ?? [];
   const params = new URLSearchParams(query);
   if (login !== '' && !params.has('authSource')) params.set('authSource', own || 'admin');
@@ -82,25 +82,25 @@ const HOW =
 /** A database for the demo: its name for people, and its URL. It ends with the demo. */
 export async function openDemoDatabase(
   folder: string,
-  belongings: Belongings,
+  cleanup: Cleanup,
   io: Io,
   ending: AbortSignal,
 ): Promise<{ readonly name: string; readonly url: string }> {
   const given = io.env['MONGODB_URL'];
-  if (given) return openGiven(given, belongings);
-  if (onPath('mongod', io.env['PATH'])) return { name: 'mongod', url: await start('mongod', folder, belongings, io) };
+  if (given) return openGiven(given, cleanup);
+  if (onPath('mongod', io.env['PATH'])) return { name: 'mongod', url: await start('mongod', folder, cleanup, io) };
   if (!existsSync(SECANTUS)) await fetchSecantus(io, ending);
-  return { name: 'SecantusDB', url: await start('secantus', folder, belongings, io) };
+  return { name: 'SecantusDB', url: await start('secantus', folder, cleanup, io) };
 }
 
 /**
  * A database of its own on the server that the environment names, which is dropped at the end. If the demo is killed,
  * the next one drops it.
  */
-async function openGiven(given: string, belongings: Belongings): Promise<{ name: string; url: string }> {
+async function openGiven(given: string, cleanup: Cleanup): Promise<{ name: string; url: string }> {
   if (!URL_FORM.test(given)) throw new Unavailable('MONGODB_URL is not a URL of MongoDB (mongodb://HOST:PORT/)');
   const { MongoClient } = await import('mongodb');
-  const url = named(given, `postern_demo_${randomBytes(6).toString('hex')}`);
+  const url = urlWithDatabase(given, `postern_demo_${randomBytes(6).toString('hex')}`);
   const client = new MongoClient(url, { serverSelectionTimeoutMS: ANSWER_MS });
   try {
     await client.db().command({ ping: 1 });
@@ -114,7 +114,7 @@ async function openGiven(given: string, belongings: Belongings): Promise<{ name:
   const timer = setInterval(() => {
     marking = mark(client).catch(() => undefined);
   }, MARK_MS);
-  belongings.add(async () => {
+  cleanup.add(async () => {
     clearInterval(timer);
     await marking;
     await client.db().dropDatabase();
@@ -170,14 +170,14 @@ async function fetchSecantus(io: Io, signal: AbortSignal): Promise<void> {
   }
 }
 
-async function start(kind: keyof typeof SERVERS, folder: string, belongings: Belongings, io: Io): Promise<string> {
+async function start(kind: keyof typeof SERVERS, folder: string, cleanup: Cleanup, io: Io): Promise<string> {
   const dir = join(folder, 'database');
   await mkdir(dir);
   const port = await freePort();
   const [program = '', ...args] = SERVERS[kind](dir, port);
   // Not in our process group: Ctrl-C is for the demo, which ends the hosts first.
   const child = spawn(program, args, { stdio: 'ignore', detached: true, env: { ...toEnv(io), PYTHONPATH: SECANTUS } });
-  belongings.addProcess(child, 'SIGKILL');
+  cleanup.addProcess(child, 'SIGKILL');
   let isRunning = true;
   for (const end of ['error', 'exit'])
     child.once(end, () => {

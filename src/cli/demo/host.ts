@@ -6,9 +6,9 @@ import { fileURLToPath } from 'node:url';
 import { frozen } from '../../base/frozen.ts';
 import { moduleUrl } from '../../base/module-url.ts';
 import type { Io } from '../command.ts';
-import { caller } from './around.ts';
-import type { Belongings } from './belongings.ts';
+import type { Cleanup } from './cleanup.ts';
 import { freePort } from './free-port.ts';
+import { caller } from './services.ts';
 
 /** How long a host may take to start. Milliseconds. */
 const START_MS = 60_000;
@@ -26,7 +26,7 @@ interface DemoHostSettings {
   readonly key: string;
   /** All settings besides the folders and listeners of the host. */
   readonly settings: Readonly<Record<string, object>>;
-  readonly belongings: Belongings;
+  readonly cleanup: Cleanup;
   readonly io: Io;
   readonly ending: AbortSignal;
 }
@@ -35,7 +35,7 @@ interface DemoHostSettings {
 export type DemoHost = Awaited<ReturnType<typeof startDemoHost>>;
 
 export async function startDemoHost(given: DemoHostSettings) {
-  const { name, folder, key, settings, belongings, ending } = given;
+  const { name, folder, key, settings, cleanup, ending } = given;
   const env = withoutSettings(given.io.env);
   const dir = join(folder, name.replace(/\..*/, ''));
   const [file, log] = [`${dir}.yaml`, `${dir}.log`];
@@ -69,7 +69,7 @@ export async function startDemoHost(given: DemoHostSettings) {
     detached: true,
     env,
   });
-  belongings.addProcess(child, 'SIGTERM');
+  cleanup.addProcess(child, 'SIGTERM');
   closeSync(output);
   const until = performance.now() + START_MS;
   while (!(await isReady(url))) {
@@ -91,7 +91,7 @@ export async function startDemoHost(given: DemoHostSettings) {
     env,
     /** Kills it, and removes its folder. */
     async lose() {
-      await belongings.end(child, 'SIGKILL');
+      await cleanup.end(child, 'SIGKILL');
       await rm(dir, { recursive: true });
     },
   });

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { EXIT, type Io, toTable } from '../command.ts';
-import { sendMail, startCatcher, startDemoZone, startMailServer } from './around.ts';
-import { type Belongings, createBelongings } from './belongings.ts';
+import { type Cleanup, createCleanup } from './cleanup.ts';
 import { openDemoDatabase } from './database.ts';
 import { type DemoHost, startDemoHost } from './host.ts';
 import { createLedger, type Ledger } from './ledger.ts';
+import { sendMail, startCatcher, startDemoZone, startMailServer } from './services.ts';
 
 interface HostsDemo {
   readonly count: number;
@@ -35,7 +35,7 @@ const INFO = z.object({ state: z.string() });
 /** Several hosts over one database. One is lost with its disk, and another delivers its mail. */
 export async function runHostsDemo(demo: HostsDemo, io: Io): Promise<number> {
   const folder = await mkdtemp(join(tmpdir(), 'postern-demo-'));
-  const belongings = createBelongings(folder);
+  const cleanup = createCleanup(folder);
   const stopped = Promise.withResolvers<undefined>();
   const ending = new AbortController();
   io.onSignal(() => {
@@ -43,7 +43,7 @@ export async function runHostsDemo(demo: HostsDemo, io: Io): Promise<number> {
     stopped.resolve(undefined);
   });
   try {
-    const telling = tell({ ...demo, folder, belongings, io, ending: ending.signal });
+    const telling = tell({ ...demo, folder, cleanup, io, ending: ending.signal });
     telling.catch(() => undefined); // after a signal it fails as its hosts end
     const told = await Promise.race([telling, stopped.promise]);
     if (!told) return EXIT.failed;
@@ -53,13 +53,13 @@ export async function runHostsDemo(demo: HostsDemo, io: Io): Promise<number> {
     io.out('Stopping\n');
     return EXIT.ok;
   } finally {
-    await belongings.close();
+    await cleanup.close();
   }
 }
 
 interface Story extends HostsDemo {
   readonly folder: string;
-  readonly belongings: Belongings;
+  readonly cleanup: Cleanup;
   readonly io: Io;
   readonly ending: AbortSignal;
 }
@@ -67,10 +67,10 @@ interface Story extends HostsDemo {
 type Told = Awaited<ReturnType<typeof tell>>;
 
 async function tell(story: Story) {
-  const { io, belongings, count, copies } = story;
-  const database = await openDemoDatabase(story.folder, belongings, io, story.ending);
+  const { io, cleanup, count, copies } = story;
+  const database = await openDemoDatabase(story.folder, cleanup, io, story.ending);
   const ledger = createLedger((what) => io.out(`   arrived: ${what}\n`));
-  const around = await startAround(ledger, belongings);
+  const around = await startAround(ledger, cleanup);
   const key = randomBytes(16).toString('base64url');
   const [first, ...others] = await startHosts(story, around, { url: database.url, key });
   const lost = others.at(-1) ?? first;
@@ -119,12 +119,12 @@ async function tell(story: Story) {
   return { hosts: left, lost, key, isWhole: missing === 0 };
 }
 
-type Around = Awaited<ReturnType<typeof startAround>>;
+type DemoServices = Awaited<ReturnType<typeof startAround>>;
 
 /** The first host gets the domain, the routes and the webhook; the others read them when they start. */
 async function startHosts(
   story: Story,
-  { relay, zone, webhook, fail }: Around,
+  { relay, zone, webhook, fail }: DemoServices,
   { url, key }: { readonly url: string; readonly key: string },
 ): Promise<readonly [DemoHost, ...DemoHost[]]> {
   const [firstName = '', ...others] = Array.from({ length: story.count }, (_, n) => `mx${n + 1}.${DOMAIN}`);
@@ -147,7 +147,12 @@ async function startHosts(
 }
 
 /** Sends mail to each host by SMTP, for both webhooks. */
-async function receive(story: Story, hosts: readonly DemoHost[], { zone }: Around, ledger: Ledger): Promise<void> {
+async function receive(
+  story: Story,
+  hosts: readonly DemoHost[],
+  { zone }: DemoServices,
+  ledger: Ledger,
+): Promise<void> {
   await throughEach(hosts, async ({ name, smtp }, n) => {
     for (const box of ['up', 'down']) {
       const subject = `${box} ${n} at ${name}`;
@@ -178,18 +183,18 @@ async function submit(story: Story, hosts: readonly DemoHost[], ledger: Ledger):
 }
 
 /** The webhooks, the mail server and the name server of the demo. */
-async function startAround(ledger: Ledger, belongings: Belongings) {
+async function startAround(ledger: Ledger, cleanup: Cleanup) {
   let isDown = false;
   const webhook = await startCatcher(({ path, body }) => {
     if (isDown && path !== '/up') return 503;
     ledger.posted(body);
     return 200;
   });
-  belongings.add(webhook.stop);
+  cleanup.add(webhook.stop);
   const mailServer = await startMailServer(ledger.mailed);
-  belongings.add(mailServer.stop);
+  cleanup.add(mailServer.stop);
   const zone = await startDemoZone();
-  belongings.add(async () => zone.stop());
+  cleanup.add(async () => zone.stop());
   return {
     webhook: webhook.url,
     relay: `smtp://127.0.0.1:${mailServer.port}`,
@@ -202,7 +207,7 @@ async function startAround(ledger: Ledger, belongings: Belongings) {
 }
 
 /** Runs `postern host adopt` as an operator would. */
-async function adopt({ belongings, io }: Story, lost: DemoHost, by: DemoHost): Promise<void> {
+async function adopt({ cleanup, io }: Story, lost: DemoHost, by: DemoHost): Promise<void> {
   const argv = ['host', 'adopt', lost.name, '--config', by.file];
   io.out(`   Another host can take them over after 16 seconds of silence …\n   postern ${argv.join(' ')}\n`);
   const child = spawn(process.execPath, [...by.program, ...argv], {
@@ -210,7 +215,7 @@ async function adopt({ belongings, io }: Story, lost: DemoHost, by: DemoHost): P
     detached: true,
     env: by.env,
   });
-  belongings.addProcess(child, 'SIGKILL');
+  cleanup.addProcess(child, 'SIGKILL');
   let said = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk) => {

@@ -24,7 +24,7 @@ const TIMEOUT_MS = 60_000;
 const TRIES = 5;
 /** The pause before a retry, doubled each time; or what Retry-After asks for, up to the second limit. */
 const PAUSE_MS = 1000;
-const MOST_PAUSE_MS = 60_000;
+const MAX_PAUSE_MS = 60_000;
 /** Temporary errors: the same call may succeed later. */
 const PASSING = new Set([429, 502, 503, 504]);
 
@@ -43,7 +43,7 @@ export function createApiClient(base: string, key: string, { wait }: { wait(ms: 
     const text = await response.text();
     const { status } = response;
     if (!PASSING.has(status)) return { status, text, fault: undefined };
-    const waitMs = Math.min(MOST_PAUSE_MS, (Number(response.headers.get('retry-after')) || 0) * 1000);
+    const waitMs = Math.min(MAX_PAUSE_MS, (Number(response.headers.get('retry-after')) || 0) * 1000);
     return { fault: new Unreachable(`${url} answered ${status}`), waitMs };
   }
 

@@ -286,7 +286,7 @@ type Reject = z.output<typeof rejectRecord>;
 /** The most entries that one call returns. */
 const PAGE = 1000;
 /** The most calls for one list. */
-const MOST_CALLS = 3000;
+const MAX_CALLS = 3000;
 /** The characters of addresses, frequent ones first. */
 const LETTERS = [...'abcdefghijklmnopqrstuvwxyz0123456789._-+@'];
 
@@ -307,7 +307,7 @@ async function ofOne(api: ApiClient, subaccount: string | undefined, say: (note:
   let complete = true;
 
   async function search(beginning: string): Promise<void> {
-    if (calls++ >= MOST_CALLS) {
+    if (calls++ >= MAX_CALLS) {
       complete = false;
       return;
     }

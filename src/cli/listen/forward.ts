@@ -18,11 +18,11 @@ export interface Forwarded {
 const CALL_MS = 60_000;
 /** As long as a POST may take (webhooks.timeout_ms). */
 const POST_MS = 30_000;
-const MOST_ANSWER = 512;
+const MAX_ANSWER = 512;
 /** Larger posts are shown without a subject. */
-const MOST_PARSED = 2 * 1024 * 1024;
+const MAX_PARSED = 2 * 1024 * 1024;
 /** Characters of the header of a message that are parsed. */
-const MOST_HEADER = 64 * 1024;
+const MAX_HEADER = 64 * 1024;
 
 /** Calls an operation once. Throws `CallRefused` for an error of the API, `Unreachable` without a proper answer. */
 export async function callOnce(
@@ -66,7 +66,7 @@ export function forward(to: URL, headers: Readonly<Record<string, string>>, body
         let answer = '';
         response.setEncoding('utf8');
         response.on('data', (chunk: string) => {
-          if (answer.length < MOST_ANSWER) answer = `${answer}${chunk}`.slice(0, MOST_ANSWER);
+          if (answer.length < MAX_ANSWER) answer = `${answer}${chunk}`.slice(0, MAX_ANSWER);
         });
         response.once('error', failed);
         response.once('end', () => end({ status: response.statusCode ?? null, error: null, answer }));
@@ -79,7 +79,7 @@ export function forward(to: URL, headers: Readonly<Record<string, string>>, body
 
 /** The subject in a post, in base64, where it is cheap to find; else null. */
 export async function subjectOfPost(type: string, base64: string): Promise<string | null> {
-  if (base64.length > MOST_PARSED) return null;
+  if (base64.length > MAX_PARSED) return null;
   const body = Buffer.from(base64, 'base64').toString();
   try {
     if (type.startsWith('application/x-www-form-urlencoded')) return ofForm(new URLSearchParams(body));
@@ -95,7 +95,7 @@ export async function subjectOfPost(type: string, base64: string): Promise<strin
 async function ofMessage(message: string): Promise<string | null> {
   const { simpleParser } = await import('mailparser');
   const [header = ''] = message.split(/\r?\n\r?\n/, 1);
-  const { subject } = await simpleParser(`${header.slice(0, MOST_HEADER)}\r\n\r\n`);
+  const { subject } = await simpleParser(`${header.slice(0, MAX_HEADER)}\r\n\r\n`);
   return subject ?? null;
 }
 

@@ -13,7 +13,7 @@ import type { Report } from './report.ts';
 // The rows that setup creates in the store: an account, a key that was shown, and a domain.
 
 /** Maximum domains that are read: a host with more is not new. */
-const MOST_DOMAINS = 100;
+const MAX_DOMAINS = 100;
 
 /** The existing rows in the store of a host. */
 export interface Known {
@@ -33,7 +33,7 @@ export async function knownIn(machine: Machine, settings: Settings): Promise<Kno
   if (!existsSync(join(settings.data_dir, 'spool')) || !hasStore(settings)) return NOTHING;
   return storeOf(machine, settings, async (store) => {
     const accounts = await store.accounts.many({}, { sort: 'number', limit: 2 });
-    const inbound = (await store.inboundDomains.many({}, { sort: 'createdAt', limit: MOST_DOMAINS })).find(
+    const inbound = (await store.inboundDomains.many({}, { sort: 'createdAt', limit: MAX_DOMAINS })).find(
       (row) => !isClaim(row),
     );
     const [sender] = await store.senderDomains.many({ verifiedAt: { range: { gt: new Date(0) } } }, { limit: 1 });
@@ -122,7 +122,7 @@ export async function unroutedDomain({
   inboundDomains,
   inboundRoutes,
 }: Pick<Store, 'inboundDomains' | 'inboundRoutes'>): Promise<string | undefined> {
-  for (const row of await inboundDomains.many({}, { sort: 'createdAt', limit: MOST_DOMAINS }))
+  for (const row of await inboundDomains.many({}, { sort: 'createdAt', limit: MAX_DOMAINS }))
     if (!isClaim(row) && !(await inboundRoutes.one({ domain: row.domain }))) return row.domain;
   return undefined;
 }

@@ -31,8 +31,9 @@ export function settingAt(text: string, path: string): unknown {
 }
 
 /**
- * The text of a settings file with other values. Keeps comments and layout: `Document` keeps comments too, but moves
- * those between sections and rewrites lists, so it only checks the result, and writes files with an unknown layout.
+ * The text of a settings file with other values. Keeps comments and layout: `Document` keeps comments too, but
+ * moves those between sections and rewrites lists, so it only checks the result, and writes files with an unknown
+ * layout.
  */
 export function withSettings(text: string, changes: readonly SettingChange[]): string {
   const read = parseDocument(text);

@@ -13,8 +13,8 @@ import { addressesOf, missingRecords } from '../dns.ts';
 import { withResolver } from '../open.ts';
 import { addDomain, type FirstDomain, knownIn, NOTHING, openAccount, storeOf, unroutedDomain } from './belongings.ts';
 import { changeTime, fullName, textOf, withoutLoopback, withSettings, writeWhole } from './files.ts';
-import { look, readinessOf } from './look.ts';
 import type { Machine } from './machine.ts';
+import { readinessOf, runPreflightChecks } from './preflight.ts';
 import { agrees, askFor, domainQuestion, hostNameQuestion, mailboxQuestion, type Question } from './questions.ts';
 import type { Report } from './report.ts';
 import {
@@ -44,7 +44,9 @@ export async function setUp(job: Job): Promise<number> {
   const plan = await makePlan(job, file);
   const addresses = await withResolver(plan.settings, (resolver) => addressesOf(call, plan.settings, resolver));
   report.say('This machine\n');
-  if (!(await look({ machine, settings: plan.settings, report, sockets: socketsOf(plan.web), addresses }))) {
+  if (
+    !(await runPreflightChecks({ machine, settings: plan.settings, report, sockets: socketsOf(plan.web), addresses }))
+  ) {
     report.end('nothing was changed. Correct the fault, then run postern setup again');
     return EXIT.failed;
   }

@@ -1,18 +1,18 @@
 import { z } from 'zod';
-import { whyMissing } from '../../api/hosts/host-questions.ts';
 import {
-  CHANGE,
+  CHANGE_QUEUE,
   type ChangingHost,
   changeHere,
   changeOnHosts,
-  ENDPOINTS,
+  FIND_JOBS,
   type HostShare,
   hostShare,
-  JOBS,
+  LIST_ENDPOINTS,
 } from '../../api/hosts/host-queue.ts';
+import { whyMissing } from '../../api/hosts/host-rpc.ts';
 import { mayBeOn } from '../../api/hosts/peers.ts';
 import { jobRecord, joinJobs, MAX_JOBS } from '../../api/operations/actions.ts';
-import { JOBS_BETWEEN } from '../../api/operations/bulk.ts';
+import { JOB_ID_SEPARATOR } from '../../api/operations/bulk.ts';
 import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
 import { MAX_QUERY } from '../../api/operations/history.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
@@ -51,7 +51,7 @@ function changing<N extends `/host/${string}`>(action: BulkAction, path: N, summ
       const selections = [toSelection(query, states, call)];
       const here: ChangingHost = { name: settings.hostname, change: (order) => changeHere(queue, order) };
       const others = (await call.otherHosts()).map(
-        ({ row, ask }): ChangingHost => ({ name: row.name, change: (order) => ask(CHANGE, order) }),
+        ({ row, ask }): ChangingHost => ({ name: row.name, change: (order) => ask(CHANGE_QUEUE, order) }),
       );
       const order = { action, selections, dry_run: dry, at_most: most, by, words: query };
       const answer = await changeOnHosts([here, ...others], order);
@@ -141,7 +141,7 @@ async function endpointsOf(
   const choice = { account, url, kinds, held, limit: most + 1 };
   const here = { name: call.settings.hostname, found: await call.queue.endpoints(choice), error: null };
   const others = (await call.otherHosts()).map(async ({ row, ask }) => {
-    const asked = await ask(ENDPOINTS, choice);
+    const asked = await ask(LIST_ENDPOINTS, choice);
     if (asked.kind === 'answered') return { name: row.name, found: asked.answer, error: null };
     const error = `${row.name} ${whyMissing(asked, 'endpoints that only it has mail for are left out', false)}`;
     return { name: row.name, found: [], error };
@@ -197,10 +197,12 @@ const job = hostOperation({
   params: { id: text(30 * MAX_JOBS) },
   returns: jobRecord,
   async handle({ id }, call) {
-    const ids = id.split(JOBS_BETWEEN).slice(0, MAX_JOBS);
+    const ids = id.split(JOB_ID_SEPARATOR).slice(0, MAX_JOBS);
     const here = call.queue.jobs({ ids });
     const others = here.length === ids.length ? [] : await call.otherHosts();
-    const asked = await Promise.all(others.map(async ({ row, ask }) => ({ row, asked: await ask(JOBS, { ids }) })));
+    const asked = await Promise.all(
+      others.map(async ({ row, ask }) => ({ row, asked: await ask(FIND_JOBS, { ids }) })),
+    );
     const found = [...here, ...asked.flatMap(({ asked: one }) => (one.kind === 'answered' ? one.answer : []))];
     if (found.length > 0) return joinJobs(id, found);
     const silent = asked.filter(({ asked: one }) => one.kind !== 'answered').map(({ row }) => row.name);

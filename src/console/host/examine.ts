@@ -4,16 +4,16 @@ import { toTime } from '../../api/operations/fields.ts';
 import { DAY_MS } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { tableOf } from '../../base/tables.ts';
-import { ofEachHost } from './each-host.ts';
+import { perHostOperation } from './per-host.ts';
 
 // The checks of `postern doctor`, and the listeners with their certificates.
 
 const level = z.enum(['ok', 'warning', 'fault', 'skipped']);
 
 /** Characters of a finding: DNS records in it may be long. */
-const MOST_TEXT = 1000;
+const MAX_TEXT = 1000;
 
-const examine = ofEachHost({
+const examine = perHostOperation({
   path: '/host/examine',
   access: 'host',
   summary:
@@ -39,14 +39,14 @@ const examine = ofEachHost({
       checks: run.found.map(({ check, verdict, seen, advice }) => ({
         name: check,
         level: verdict,
-        text: seen.slice(0, MOST_TEXT),
+        text: seen.slice(0, MAX_TEXT),
         advice: advice ?? null,
       })),
     };
   },
 });
 
-const listeners = ofEachHost({
+const listeners = perHostOperation({
   path: '/host/listeners',
   access: 'host',
   summary: 'Lists where the host listens, with open sessions and the certificate in use.',

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { OtherHost } from '../../api/hosts/host-questions.ts';
-import { STANDING, standingOf } from '../../api/hosts/standing.ts';
+import { READ_BACKLOG, readBacklogSummary } from '../../api/hosts/backlog-summary.ts';
+import type { OtherHost } from '../../api/hosts/host-rpc.ts';
 import { toTime } from '../../api/operations/fields.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { hostOperation } from './operation.ts';
@@ -29,11 +29,11 @@ const hosts = hostOperation({
   returns: z.object({ hosts: z.array(host) }),
   async handle(_, { settings, startedAt, metrics, otherHosts, now }) {
     const standing = async ({ row, ask }: OtherHost) => {
-      const asked = await ask(STANDING, {});
+      const asked = await ask(READ_BACKLOG, {});
       return { row, standing: asked.kind === 'answered' ? asked.answer : undefined };
     };
     const hosts = await otherHosts();
-    const [own, others] = await Promise.all([standingOf(metrics, now()), Promise.all(hosts.map(standing))]);
+    const [own, others] = await Promise.all([readBacklogSummary(metrics, now()), Promise.all(hosts.map(standing))]);
     const here = { name: settings.hostname, here: true, state: 'running' as const, version: settings.version };
     return {
       hosts: [

@@ -1,4 +1,4 @@
-import type { HostAnswer } from '../../api/hosts/host-questions.ts';
+import type { RpcHandler } from '../../api/hosts/host-rpc.ts';
 import { changeOperations } from './changes.ts';
 import { examineOperations } from './examine.ts';
 import { hostsOperations } from './hosts.ts';
@@ -30,5 +30,5 @@ export const HOST_OPERATIONS: readonly HostOperation[] = ALL;
 export type DeclaredHostOperation = (typeof ALL)[number];
 
 /** How this host answers the questions of the others, also if its console is off. */
-export const hostAnswers = (parts: HostParts): readonly HostAnswer[] =>
+export const hostAnswers = (parts: HostParts): readonly RpcHandler[] =>
   HOST_OPERATIONS.flatMap((operation) => operation.answers(parts));

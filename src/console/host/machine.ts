@@ -3,11 +3,11 @@ import { limitOf, nextCursor, optionalCursor, toTime } from '../../api/operation
 import { EVENTS } from '../../base/log.ts';
 import { optional, text } from '../../base/schema.ts';
 import { noteAction } from '../../journal/actions.ts';
-import { ofEachHost } from './each-host.ts';
+import { perHostOperation } from './per-host.ts';
 
 // The tasks, the settings and the log of a host.
 
-const tasks = ofEachHost({
+const tasks = perHostOperation({
   path: '/host/tasks',
   access: 'host',
   summary: 'Lists the tasks of this host with their last run in this process and their next one.',
@@ -42,7 +42,7 @@ const tasks = ofEachHost({
   }),
 });
 
-const settings = ofEachHost({
+const settings = perHostOperation({
   path: '/host/settings',
   access: 'host',
   summary: 'Lists every setting in force with its origin. Secrets are shown as (set).',
@@ -55,7 +55,7 @@ const settings = ofEachHost({
   }),
 });
 
-const poke = ofEachHost({
+const poke = perHostOperation({
   path: '/host/poke',
   access: 'host',
   summary: 'Runs a task now, unless another host is running it.',
@@ -76,7 +76,7 @@ const event = z.enum(EVENTS);
 /** Another host may have a version with other events. */
 const shownEvent = z.string();
 
-const log = ofEachHost({
+const log = perHostOperation({
   path: '/host/log',
   access: 'host',
   summary: 'Shows the last warnings and errors of the log, newest first, and how often each event was logged.',

@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { invalid, type Refusal, refusal } from '../../api/errors.ts';
-import type { HostAnswer } from '../../api/hosts/host-questions.ts';
+import type { RpcHandler } from '../../api/hosts/host-rpc.ts';
 import { createParamsReader, type Path } from '../../api/operation.ts';
 import type { Params } from '../../api/requests/parameters.ts';
 import { frozen } from '../../base/frozen.ts';
 import { DELIVERY_KINDS } from '../../queue/delivery.ts';
-import type { HostParts, Reach } from './parts.ts';
+import type { CrossHostParts, HostParts } from './parts.ts';
 
 /** The argument of a handler about one host: its parts, the caller, and functions that create errors. */
-export interface HereCall extends HostParts {
+export interface LocalCall extends HostParts {
   /** The caller's name in the journal. */
   readonly by: string;
   /** Creates an error. Throw it. */
@@ -18,7 +18,7 @@ export interface HereCall extends HostParts {
 }
 
 /** The argument of the other handlers. */
-export interface HostCall extends HereCall, Reach {
+export interface HostCall extends LocalCall, CrossHostParts {
   /** The id of the caller's session. */
   readonly session: string;
 }
@@ -42,9 +42,9 @@ export interface HostOperation {
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
   /** Validates the parameters and runs it. Throws refusals. */
-  run(params: Params, parts: HostParts & Reach, who: Who): Promise<HostRecord>;
+  run(params: Params, parts: HostParts & CrossHostParts, who: Who): Promise<HostRecord>;
   /** Handles the calls of other hosts. */
-  answers(parts: HostParts): readonly HostAnswer[];
+  answers(parts: HostParts): readonly RpcHandler[];
 }
 
 // Fields of records that several operations share.
@@ -81,10 +81,10 @@ export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R ext
     summary,
     params: shape,
     returns,
-    run: async (given: Params, parts: HostParts & Reach, who: Who): Promise<HostRecord> => ({
+    run: async (given: Params, parts: HostParts & CrossHostParts, who: Who): Promise<HostRecord> => ({
       record: await declaration.handle(await read(given), { ...parts, ...who, ...refusals }),
     }),
-    answers: (): readonly HostAnswer[] => [],
+    answers: (): readonly RpcHandler[] => [],
   });
 }
 

@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { whySilent } from '../../api/hosts/host-questions.ts';
-import { standing, standingOf } from '../../api/hosts/standing.ts';
+import { backlogSummary, readBacklogSummary } from '../../api/hosts/backlog-summary.ts';
+import { whySilent } from '../../api/hosts/host-rpc.ts';
 import { toTime } from '../../api/operations/fields.ts';
 import { HOUR_MS } from '../../base/clock.ts';
 import { endpointKey, KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
-import { ofEachHost } from './each-host.ts';
-import { account, breaker, fromHost, type HereCall } from './operation.ts';
+import { account, breaker, fromHost, type LocalCall } from './operation.ts';
+import { perHostOperation } from './per-host.ts';
 
 // The state of one or all hosts in a sentence, and what needs attention.
 
@@ -47,7 +47,7 @@ const downEndpoint = z.object({
 type DownEndpoint = z.output<typeof downEndpoint>;
 
 /** The findings of one host. */
-const state = standing.extend({
+const state = backlogSummary.extend({
   host: z.string(),
   takesMail: z.boolean(),
   down: z.array(downEndpoint),
@@ -55,14 +55,14 @@ const state = standing.extend({
 });
 type HostState = z.output<typeof state>;
 
-const MOST_NEEDS = 50;
+const MAX_NEEDS = 50;
 /** Endpoints that a host reports to another. */
-const MOST_DOWN = 1000;
+const MAX_DOWN = 1000;
 
-async function stateOf(call: HereCall): Promise<HostState> {
+async function stateOf(call: LocalCall): Promise<HostState> {
   const { ok, checks } = await call.health.ready();
   return {
-    ...(await standingOf(call.metrics, call.now())),
+    ...(await readBacklogSummary(call.metrics, call.now())),
     host: call.settings.hostname,
     takesMail: ok,
     down: call.dispatcher.lanes().filter(isDown).map(toDown),
@@ -93,7 +93,7 @@ const returns = z.object({
 async function summarise(
   states: readonly HostState[],
   found: readonly Need[],
-  call: HereCall,
+  call: LocalCall,
 ): Promise<z.input<typeof returns>> {
   const { names, settings, startedAt } = call;
   const down = addDown(states.flatMap((one) => one.down));
@@ -101,7 +101,7 @@ async function summarise(
   const needs = all
     .toSorted((a, b) => what.options.indexOf(a.what) - what.options.indexOf(b.what))
     .sort((a, b) => Number(b.level === 'fault') - Number(a.level === 'fault'))
-    .slice(0, MOST_NEEDS);
+    .slice(0, MAX_NEEDS);
   const nameOf = await names(needs.flatMap((one) => one.account ?? []));
   const waiting = states.reduce((sum, one) => sum + one.waiting, 0);
   const oldest = states.flatMap((one) => one.oldest_at ?? []);
@@ -134,7 +134,7 @@ function healthOf(states: readonly HostState[], isWell: boolean): string {
   return isWell ? 'All systems normal' : 'Accepting mail';
 }
 
-const overview = ofEachHost({
+const overview = perHostOperation({
   path: '/host/overview',
   access: 'host',
   summary: 'Returns the state of the hosts in a sentence, and what needs attention.',
@@ -148,7 +148,7 @@ const overview = ofEachHost({
     part: state,
     async own(_, call) {
       const own = await stateOf(call);
-      const down = own.down.toSorted((a, b) => b.waiting - a.waiting).slice(0, MOST_DOWN);
+      const down = own.down.toSorted((a, b) => b.waiting - a.waiting).slice(0, MAX_DOWN);
       return { ...own, down };
     },
     async join({ here, others }, _, call) {
@@ -239,14 +239,14 @@ function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
 const DAY_S = 86_400;
 const SOON_DAYS = 14;
 
-async function needOfName({ metrics }: HereCall): Promise<Need[]> {
+async function needOfName({ metrics }: LocalCall): Promise<Need[]> {
   const covers = (await metrics.level('postern_tls_certificate_covers_hostname')) ?? [];
   if (covers.every(([, value]) => value !== 0)) return [];
   const text = 'The TLS certificate does not cover the host name: senders that verify it do not deliver.';
   return [{ what: 'certificate', level: 'warning', text }];
 }
 
-async function needOfExpiry({ metrics, now }: HereCall): Promise<Need[]> {
+async function needOfExpiry({ metrics, now }: LocalCall): Promise<Need[]> {
   const ends = (await metrics.level('postern_tls_certificate_not_after_timestamp_seconds')) ?? [];
   // The listeners share one certificate.
   const end = Math.min(...ends.map(([, at]) => at));
@@ -266,7 +266,7 @@ function needOfEndpoint({ account, url, breaker, since, waiting, last }: DownEnd
   return { what: 'endpoint' as const, level: 'warning' as const, text, account, url, since };
 }
 
-function needsOfTasks({ host }: HereCall): Need[] {
+function needsOfTasks({ host }: LocalCall): Need[] {
   return host.tasks().flatMap(({ name, last }): Need[] => {
     if (last?.result !== 'failed') return [];
     return [{ what: 'task', level: 'warning', text: `The task ${name} failed: ${last.text}.`, since: last.at }];
@@ -274,7 +274,7 @@ function needsOfTasks({ host }: HereCall): Need[] {
 }
 
 /** Errors in the log of the last hour. */
-function needsOfLog({ host, now }: HereCall): Need[] {
+function needsOfLog({ host, now }: LocalCall): Need[] {
   const errors = host.log.counts().filter(({ level, lastAt }) => level === 'error' && lastAt > now() - HOUR_MS);
   return errors.map(({ event, count, lastAt }) => {
     const times = count === 1 ? 'once' : `${count} times`;

@@ -1,10 +1,10 @@
 import type { HostQueue } from '../../api/hosts/host-queue.ts';
 import type { Peers } from '../../api/hosts/peers.ts';
-import type { LogMemory } from '../../base/log-memory.ts';
+import { createKeyedMutex } from '../../base/concurrency.ts';
 import type { Figures } from '../../base/prometheus.ts';
+import type { RecentLog } from '../../base/recent-log.ts';
 import type { TaskState } from '../../base/service.ts';
 import type { Tools } from '../../base/tools.ts';
-import { createKeyedMutex } from '../../base/turns.ts';
 import type { History } from '../../journal/history.ts';
 import type { Series } from '../../journal/series.ts';
 import type { Notes } from '../../journal/types.ts';
@@ -30,11 +30,11 @@ interface HostInsight {
   readonly series: Pick<Series, 'read'>;
   readonly tasks: () => readonly TaskState[];
   /** The last warnings and errors. */
-  readonly log: Pick<LogMemory, 'lines' | 'counts'>;
+  readonly log: Pick<RecentLog, 'lines' | 'counts'>;
   /** The settings in force. */
   readonly settings: () => readonly ShownSetting[];
   /** The address that opens the console with this token. */
-  readonly enterUrl: (token: string) => string;
+  readonly signInUrl: (token: string) => string;
   /** Examines the host as `postern doctor` does. */
   readonly examine: () => AsyncIterable<HostFinding>;
   /** Where the daemon listens. */
@@ -64,7 +64,7 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
   readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf'>;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'preparing'>;
   readonly pauses: Pick<EndpointPauses, 'pause' | 'resume'>;
   /** Runs a task now. */
   readonly poke: (task: string) => void;
@@ -77,7 +77,7 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
 }
 
 /** Changes of the queues of all hosts, and the other hosts of the store. */
-export interface Reach {
+export interface CrossHostParts {
   readonly queue: Pick<HostQueue, 'change' | 'endpoints' | 'jobs'>;
   readonly otherHosts: Peers['others'];
 }

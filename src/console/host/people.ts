@@ -5,7 +5,7 @@ import { HOST, noteAction } from '../../journal/actions.ts';
 import {
   addPerson,
   type ConsoleSessionRow,
-  createEnterLink,
+  createSignInLink,
   isLocked,
   LINK_MS,
   NAME_RULE,
@@ -106,7 +106,7 @@ async function accountFor(role: PersonRow['role'], wanted: string | undefined, c
 }
 
 async function linkFor({ id, name }: PersonRow, call: HostCall): Promise<z.input<typeof link>> {
-  const url = call.host.enterUrl(await createEnterLink(call.store, id, call));
+  const url = call.host.signInUrl(await createSignInLink(call.store, id, call));
   return { name, url, until: toTime(call.now() + LINK_MS) };
 }
 

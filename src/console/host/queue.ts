@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { askAll } from '../../api/hosts/joining.ts';
+import { askAll } from '../../api/hosts/join-hosts.ts';
 import { limitOf, toTime } from '../../api/operations/fields.ts';
 import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';
 import { type DeliveryKind, endpointKey } from '../../queue/delivery.ts';
-import type { LaneView, Making } from '../../queue/insight.ts';
-import { ofEachHost } from './each-host.ts';
-import { account, breaker, fromHost, type HereCall, kind } from './operation.ts';
+import type { LaneView, PreparingDelivery } from '../../queue/insight.ts';
+import { account, breaker, fromHost, kind, type LocalCall } from './operation.ts';
+import { perHostOperation } from './per-host.ts';
 
 // Waiting mail of one or all hosts, by target, age and reason.
 
@@ -42,7 +42,7 @@ interface Listing {
   readonly limit: number;
 }
 
-async function listLanes({ limit }: Listing, { dispatcher, names }: HereCall): Promise<LaneList> {
+async function listLanes({ limit }: Listing, { dispatcher, names }: LocalCall): Promise<LaneList> {
   const all = dispatcher.lanes();
   const shown = worstFirst(all).slice(0, limit);
   const nameOf = await names(shown.map((one) => one.account));
@@ -61,8 +61,8 @@ async function listLanes({ limit }: Listing, { dispatcher, names }: HereCall): P
       preparing: one.preparing,
       ready: one.ready,
       in_flight: one.inFlight,
-      places: one.places,
-      most_places: one.mostPlaces,
+      places: one.concurrency,
+      most_places: one.maxConcurrency,
       last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
       last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
       last_at: toTime(one.last?.at),
@@ -73,7 +73,7 @@ async function listLanes({ limit }: Listing, { dispatcher, names }: HereCall): P
 const worstFirst = <L extends Pick<LaneView, 'breaker' | 'waiting'>>(lanes: readonly L[]): L[] =>
   lanes.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting);
 
-const lanes = ofEachHost({
+const lanes = perHostOperation({
   path: '/host/lanes',
   access: 'host',
   summary: 'Lists the endpoints with current or recent work on each host, those that are down first.',
@@ -97,7 +97,7 @@ const lanes = ofEachHost({
 });
 
 /** Adds the name of this host to the rows. */
-const named = <R extends object>(rows: readonly R[], { settings: { hostname } }: HereCall) =>
+const named = <R extends object>(rows: readonly R[], { settings: { hostname } }: LocalCall) =>
   rows.map((row) => ({ host: hostname, ...row }));
 
 const totalOf = (lists: readonly { readonly total: number }[]) => lists.reduce((sum, { total }) => sum + total, 0);
@@ -108,7 +108,7 @@ const makingBy = z.object({ waits_for: waitsFor, count: z.int(), oldest_at: z.st
 type MakingBy = z.output<typeof makingBy>;
 
 /** Deliveries in preparation, by the reason for waiting. */
-function countMaking(all: readonly Making[]): MakingBy[] {
+function countMaking(all: readonly PreparingDelivery[]): MakingBy[] {
   return waitsFor.options.flatMap((reason) => {
     const own = all.filter((one) => one.waitsFor === reason);
     if (own.length === 0) return [];
@@ -145,8 +145,8 @@ const makingList = z.object({
 });
 type MakingList = z.output<typeof makingList>;
 
-async function listMaking({ limit }: Listing, { dispatcher, names }: HereCall): Promise<MakingList> {
-  const all = await dispatcher.making();
+async function listMaking({ limit }: Listing, { dispatcher, names }: LocalCall): Promise<MakingList> {
+  const all = await dispatcher.preparing();
   const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
   const nameOf = await names(shown.map((one) => one.account));
   return {
@@ -164,7 +164,7 @@ async function listMaking({ limit }: Listing, { dispatcher, names }: HereCall): 
   };
 }
 
-const making = ofEachHost({
+const making = perHostOperation({
   path: '/host/making',
   access: 'host',
   summary: 'Lists the deliveries that are being made ready, with what each waits for, oldest first.',
@@ -223,7 +223,7 @@ type WaitingQueue = z.output<typeof waitingQueue>;
 
 async function queueHere(
   { by = 'endpoint', limit }: z.output<z.ZodObject<typeof queueParams>>,
-  call: HereCall,
+  call: LocalCall,
 ): Promise<WaitingQueue> {
   const { spool, dispatcher, names, inTurn } = call;
   const waiting = await inTurn('ages', () => spool.ages(call.now()));
@@ -231,7 +231,7 @@ async function queueHere(
   const rows = [...groups.values()].toSorted((a, b) => b.waiting - a.waiting);
   const shown = rows.slice(0, limit);
   const nameOf = await names(shown.flatMap((one) => one.account ?? []));
-  const preparing = await dispatcher.making();
+  const preparing = await dispatcher.preparing();
   return {
     waiting: rows.reduce((sum, one) => sum + one.waiting, 0),
     oldest_at: toTime(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
@@ -250,7 +250,7 @@ async function queueHere(
   };
 }
 
-const queue = ofEachHost({
+const queue = perHostOperation({
   path: '/host/queue',
   access: 'host',
   summary:
@@ -329,7 +329,7 @@ function group(
   waiting: readonly WaitingAges[],
   by: (typeof BY)[number],
   lanes: ReadonlyMap<string, LaneView>,
-  { spool }: Pick<HereCall, 'spool'>,
+  { spool }: Pick<LocalCall, 'spool'>,
 ): ReadonlyMap<string, Group> {
   const kinds = new Map<string, DeliveryKind>();
   for (const account of new Set(waiting.map((one) => one.account)))

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { askAll } from '../../api/hosts/joining.ts';
+import { askAll } from '../../api/hosts/join-hosts.ts';
 import { toTime } from '../../api/operations/fields.ts';
 import { optional, optionalTime } from '../../base/schema.ts';
 import { merged } from '../../journal/minutes.ts';
 import { mergeOfHosts, SERIES_NAMES } from '../../journal/series.ts';
-import { ofEachHost } from './each-host.ts';
-import type { HereCall } from './operation.ts';
+import type { LocalCall } from './operation.ts';
+import { perHostOperation } from './per-host.ts';
 
 // Figures over time, of one host or of all: sums, or for quantiles and machines the worst value.
 
@@ -14,7 +14,7 @@ const DAY_S = 24 * HOUR_S;
 /** How long steps shorter than a minute are kept. */
 const SHORT_S = HOUR_S;
 const MINUTE_S = 60;
-const MOST_STEPS = 2000;
+const MAX_STEPS = 2000;
 /** The default steps in seconds, and the most points with a default step. */
 const CHOSEN = [10, 60, 120, 300, 600, 1800, HOUR_S, 2 * HOUR_S, 6 * HOUR_S, DAY_S];
 const CHOSEN_STEPS = 360;
@@ -47,7 +47,7 @@ const plot = z.object({
 type Plot = z.output<typeof plot>;
 
 /** The requested period, with the default step if none is given. */
-function spanOf({ from, to, step }: z.output<z.ZodObject<typeof params>>, call: HereCall) {
+function spanOf({ from, to, step }: z.output<z.ZodObject<typeof params>>, call: LocalCall) {
   const now = call.now();
   const end = Math.min(to?.getTime() ?? now, now);
   const begin = from?.getTime() ?? end - HOUR_S * 1000;
@@ -55,7 +55,7 @@ function spanOf({ from, to, step }: z.output<z.ZodObject<typeof params>>, call: 
   return { begin, end, step: stepOf(step, { begin, end, now }, call) };
 }
 
-async function readHere(given: z.output<z.ZodObject<typeof params>>, call: HereCall): Promise<Plot> {
+async function readHere(given: z.output<z.ZodObject<typeof params>>, call: LocalCall): Promise<Plot> {
   const { begin, end, step } = spanOf(given, call);
   const { times, series } = await call.host.series.read([...new Set(given.names)], {
     from: begin,
@@ -69,7 +69,7 @@ async function readHere(given: z.output<z.ZodObject<typeof params>>, call: HereC
   };
 }
 
-const series = ofEachHost({
+const series = perHostOperation({
   path: '/host/series',
   access: 'host',
   summary: 'Shows figures over time, of the last hour unless another time is given.',
@@ -111,15 +111,15 @@ function joined(own: Plot | undefined, others: readonly Plot[]): Plot {
 function stepOf(
   wanted: number | undefined,
   { begin, end, now }: { readonly begin: number; readonly end: number; readonly now: number },
-  call: Pick<HereCall, 'invalid'>,
+  call: Pick<LocalCall, 'invalid'>,
 ): number {
   const length = (end - begin) / 1000;
   const isOld = now - begin > (SHORT_S + MINUTE_S) * 1000;
   if (wanted === undefined)
     return CHOSEN.find((step) => length / step <= CHOSEN_STEPS && (step >= MINUTE_S || !isOld)) ?? DAY_S;
   if (wanted < MINUTE_S && isOld) throw call.invalid('step', 'Steps shorter than a minute are known for an hour');
-  if (length / wanted > MOST_STEPS)
-    throw call.invalid('step', `There would be more than ${MOST_STEPS} steps; please enter a longer one`);
+  if (length / wanted > MAX_STEPS)
+    throw call.invalid('step', `There would be more than ${MAX_STEPS} steps; please enter a longer one`);
   return wanted;
 }
 

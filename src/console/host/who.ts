@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { askAll, joinPages, oneCursor, placed } from '../../api/hosts/joining.ts';
+import { askAll, cursoredPage, joinPages, localCursor } from '../../api/hosts/join-hosts.ts';
 import { cursorOfHosts, limitOf, nextOfHosts, toTime } from '../../api/operations/fields.ts';
 import { DAY_MS } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { HOST } from '../../journal/actions.ts';
-import { ofEachHost } from './each-host.ts';
-import { account, fromHost, type HereCall } from './operation.ts';
+import { account, fromHost, type LocalCall } from './operation.ts';
+import { perHostOperation } from './per-host.ts';
 
 // Accounts with their mail, and the list of actions.
 
@@ -34,7 +34,7 @@ type AccountList = z.output<typeof accountList>;
 
 async function listAccounts(
   { limit, after = 0 }: z.output<z.ZodObject<typeof accountParams>>,
-  call: HereCall,
+  call: LocalCall,
 ): Promise<AccountList> {
   const { store, spool, history, inTurn } = call;
   const rows = await store.accounts.many({ number: { range: { gt: after } } }, { sort: 'number', limit: limit + 1 });
@@ -56,7 +56,7 @@ async function listAccounts(
   };
 }
 
-const accounts = ofEachHost({
+const accounts = perHostOperation({
   path: '/host/accounts',
   access: 'host',
   summary: 'Lists the accounts with their mail of the last 24 hours, by number.',
@@ -103,8 +103,8 @@ const action = z.object({
   detail: z.string(),
 });
 
-async function findActions({ account, limit, before }: z.output<z.ZodObject<typeof actionParams>>, call: HereCall) {
-  const { rows, next } = await call.history.actions(account, limit, oneCursor(before, call));
+async function findActions({ account, limit, before }: z.output<z.ZodObject<typeof actionParams>>, call: LocalCall) {
+  const { rows, next } = await call.history.actions(account, limit, localCursor(before, call));
   const nameOf = await call.names(rows.map((one) => one.account).filter((id) => id !== HOST));
   return {
     rows: rows.map(({ n, at, by, account, what, count, detail }) => ({
@@ -123,7 +123,7 @@ async function findActions({ account, limit, before }: z.output<z.ZodObject<type
   };
 }
 
-const actions = ofEachHost({
+const actions = perHostOperation({
   path: '/host/actions',
   access: 'host',
   summary: 'Lists what was done on the hosts, for all accounts or one, newest first.',
@@ -134,7 +134,7 @@ const actions = ofEachHost({
     return { actions: rows.map(({ record }) => record), next };
   },
   across: {
-    part: placed(action),
+    part: cursoredPage(action),
     async own(given, call) {
       const { rows, next } = await findActions(given, call);
       const host = call.settings.hostname;

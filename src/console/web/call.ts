@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import type { Answer, Operation, Params } from './operations.ts';
 
-// Calls of the server: the door, and operations by session.
+// Calls of the server: sign-in, and operations by session.
 
 /** Something that did not work, in words for people. */
 export class Failed extends Error {

@@ -18,13 +18,13 @@ export interface Loaded<T> {
 
 /** The last data under each key, so that going back shows it at once. */
 const kept = new Map<string, unknown>();
-const MOST_KEPT = 30;
+const MAX_KEPT = 30;
 
 function keep(key: string, data: unknown): void {
   kept.delete(key);
   kept.set(key, data);
   for (const oldest of kept.keys()) {
-    if (kept.size <= MOST_KEPT) break;
+    if (kept.size <= MAX_KEPT) break;
     kept.delete(oldest);
   }
 }

@@ -1,6 +1,6 @@
 import { sizeOf } from '../../base/bytes.ts';
+import { createBoundedCache } from '../../base/cache.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createMemory } from '../../base/memory.ts';
 import { namesOf, tableOf } from '../../base/tables.ts';
 import type { Tools } from '../../base/tools.ts';
 import { type Delivery, KINDS, type NewMessage, type Spool } from '../../queue/delivery.ts';
@@ -8,8 +8,8 @@ import { STATES } from '../../queue/states.ts';
 import type { Membership } from '../../store/membership.ts';
 import type { Store } from '../../store/store.ts';
 import type { AcceptingQueue } from '../types.ts';
-import { createHolds, type Hold, type Holds } from './holds.ts';
-import { createCopyUpkeep } from './upkeep.ts';
+import { createDeliveryWaits, type DeliveryWait, type DeliveryWaits } from './delivery-waits.ts';
+import { createCopyReconciler } from './reconciler.ts';
 import { createCopyWriter } from './writer.ts';
 
 interface CopyingSettings {
@@ -42,11 +42,11 @@ export type Copying = ReturnType<typeof createCopying>;
 
 export function createCopying(settings: CopyingSettings, { spool, ...deps }: CopyingDeps) {
   const { clock, log } = deps;
-  const holds = createHolds(settings, deps);
-  const takenBack = createMemory<true>({ most: TAKEN_BACK });
-  const watched = watch(spool, holds.settled, (messageId) => takenBack.get(messageId) === true);
+  const waits = createDeliveryWaits(settings, deps);
+  const takenBack = createBoundedCache<true>({ most: TAKEN_BACK });
+  const watchedSpool = watch(spool, waits.settled, (messageId) => takenBack.get(messageId) === true);
   const writer = createCopyWriter({ ...deps, spool });
-  const upkeep = createCopyUpkeep(settings, { ...deps, spool, writer });
+  const reconciler = createCopyReconciler(settings, { ...deps, spool, writer });
   const counted = createMeters(deps.metrics);
   const absence = createAbsence({ log });
   deps.metrics.gauge('postern_copies_missing', async () => [[{}, await spool.copies.missing()]]);
@@ -64,26 +64,26 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
     const open = deliveries.filter(isCopied);
     // A command beside the daemon is no host: the daemon makes the copy.
     if (open.length === 0 || deps.member.id() === '') return acceptNow(message, deliveries);
-    const hold = holds.begin(open);
+    const wait = waits.begin(open);
     try {
-      return await acceptHeld(message, deliveries, open, hold);
+      return await acceptAndCopy(message, deliveries, open, wait);
     } finally {
-      hold.end();
+      wait.end();
     }
   }
 
-  async function acceptHeld(
+  async function acceptAndCopy(
     message: NewMessage,
     deliveries: readonly Delivery[],
     open: readonly Delivery[],
-    hold: Hold,
+    wait: DeliveryWait,
   ): ReturnType<AcceptingQueue['accept']> {
     const size = sizeOf(message.body);
     // A message that will be refused must not be posted.
-    if (!hold.isQuick && writer.isAway() && settings.withoutCopies === 'defer') return counted('refused');
+    if (!wait.isQuick && writer.isAway() && settings.withoutCopies === 'defer') return counted('refused');
     const outcome = await spool.accept(message, deliveries);
     if (outcome !== 'accepted') return outcome;
-    if (hold.isQuick && (await hold.until(settings.holdMs)) === 'ended') return counted('delivered');
+    if (wait.isQuick && (await wait.until(settings.holdMs)) === 'ended') return counted('delivered');
     const copied = await writer.copy(message.id, size);
     if (copied === 'copied') {
       absence.over();
@@ -93,14 +93,14 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
       absence.begin();
       return counted('without');
     }
-    return counted((await takeBack(message, open, hold)) ? 'refused' : 'delivered');
+    return counted((await revoke(message, open, wait)) ? 'refused' : 'delivered');
   }
 
   /** Ends a message whose sender will repeat it. False if it was delivered meanwhile. */
-  async function takeBack({ id }: NewMessage, open: readonly Delivery[], hold: Hold): Promise<boolean> {
+  async function revoke({ id }: NewMessage, open: readonly Delivery[], wait: DeliveryWait): Promise<boolean> {
     takenBack.set(id, true);
-    if (hold.mayBePosting()) await hold.until(POSTING_MS);
-    if (hold.isDelivered()) return false;
+    if (wait.mayBePosting()) await wait.until(POSTING_MS);
+    if (wait.isDelivered()) return false;
     const now = clock.now();
     const end = { attempt: null, state: 'dropped', dueAt: now, parked: false, at: now, forget: true } as const;
     for (const { id: deliveryId, fate } of open) if (!fate) await spool.settle({ deliveryId, ...end });
@@ -112,16 +112,16 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
 
   return frozen({
     /** The queue for everything that delivers. Mail accepted here is copied a moment later. */
-    spool: settings.mode === 'none' ? spool : frozen<Spool>({ ...watched, accept: acceptNow }),
+    spool: settings.mode === 'none' ? spool : frozen<Spool>({ ...watchedSpool, accept: acceptNow }),
     /** The queue for mail whose reply waits for its delivery or copy. */
     accepting: frozen<AcceptingQueue>({
       body: spool.body,
       accept: settings.mode === 'none' ? spool.accept : accept,
     }),
-    start: upkeep.start,
+    start: reconciler.start,
     /** Ends the waits for deliveries: mail that has not been delivered is copied. */
-    stopHolding: holds.stop,
-    stop: upkeep.stop,
+    stopHolding: waits.stop,
+    stop: reconciler.stop,
   });
 }
 
@@ -130,7 +130,7 @@ const isCopied = ({ kind, fate }: Delivery): boolean =>
   KINDS[kind].copied === 'accepted' && (!fate || STATES[fate.state].open);
 
 /** The same queue, which reports results to `settled` and finds no messages for which `isGone`. */
-function watch(spool: Spool, settled: Holds['settled'], isGone: (messageId: string) => boolean): Spool {
+function watch(spool: Spool, settled: DeliveryWaits['settled'], isGone: (messageId: string) => boolean): Spool {
   return {
     ...spool,
     message: async (messageId, deliveryId) =>

@@ -1,5 +1,5 @@
+import { createExpiringCache } from '../../base/cache.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createExpiringMemory } from '../../base/memory.ts';
 import type { Tools } from '../../base/tools.ts';
 import { contentParts, toCopiedDelivery } from '../../queue/copied-message.ts';
 import type { CopyEnd, CopyMark } from '../../queue/copy-marks.ts';
@@ -29,8 +29,8 @@ interface Job {
 }
 
 /** The most that is written with one command, and the commands at one time. */
-const MOST_ROWS = 200;
-const MOST_BYTES = 4 * 1024 * 1024;
+const MAX_ROWS = 200;
+const MAX_BYTES = 4 * 1024 * 1024;
 const AT_ONCE = 2;
 /** Up to this size a message is in the row itself. No claim rewrites it, unlike that of outgoing mail. */
 const INLINE_BYTES = 1024 * 1024;
@@ -49,7 +49,7 @@ export function createCopyWriter({ store, spool, member, clock, log }: CopyWrite
   /** Messages whose copies are being written. */
   const busy = new Set<string>();
   /** Copies whose result is unknown, by their id. */
-  const unsure = createExpiringMemory<true>({ most: UNSURE }, clock);
+  const unsure = createExpiringCache<true>({ most: UNSURE }, clock);
   const startedAt = clock.monotonic();
   let running = 0;
   let isAway = false;
@@ -58,7 +58,7 @@ export function createCopyWriter({ store, spool, member, clock, log }: CopyWrite
   /** The next messages for one command: the first, however large, and others that fit beside it. */
   function nextJobs(): readonly Job[] {
     let bytes = 0;
-    const end = waiting.findIndex((job, at) => at >= MOST_ROWS || ((bytes += job.bytes) > MOST_BYTES && at > 0));
+    const end = waiting.findIndex((job, at) => at >= MAX_ROWS || ((bytes += job.bytes) > MAX_BYTES && at > 0));
     return waiting.splice(0, end === -1 ? waiting.length : end);
   }
 

@@ -17,7 +17,7 @@ import {
   parseHeaderSection,
   readHeaderStart,
 } from '../../mail/mime/header-section.ts';
-import { createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
+import { type CacheLifetime, cachedVerdict, createLookUp, createShare, createVerdictCache } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
 // Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
@@ -67,9 +67,9 @@ export function createAuthenticator({ resolver, settings, clock }: Deps) {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const trusted = new Set(settings.trustedSealers);
   const readSignatures = createSignatureReader(clock);
-  const senders = createRecall<Sender>(clock);
-  const policies = createRecall<Policy>(clock);
-  const askFor = (open: Set<string> | undefined) => (budget: DnsBudget, note?: Life['note']) =>
+  const senders = createVerdictCache<Sender>(clock);
+  const policies = createVerdictCache<Policy>(clock);
+  const askFor = (open: Set<string> | undefined) => (budget: DnsBudget, note?: CacheLifetime['note']) =>
     // biome-ignore lint/plugin: mailauth's resolver type lacks MX records
     createLookUp(resolver, budget, note, open) as DNSResolver;
   return frozen({
@@ -79,11 +79,13 @@ export function createAuthenticator({ resolver, settings, clock }: Deps) {
       const budget = createDnsBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([
-        recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
+        cachedVerdict(senders, senderKey(envelope), (note) =>
+          checkSender(envelope, settings.hostname, ask(share(2), note)),
+        ),
         readMessage(source, envelope, (...input) => readSignatures(...input, ask(share(4)))),
       ]);
-      const checked = (note: Life['note']) => checkAuthor(sender, signed, ask(budget, note));
-      const { dmarc, aligned } = await recalled(policies, policyKey(sender, signed), checked);
+      const checked = (note: CacheLifetime['note']) => checkAuthor(sender, signed, ask(budget, note));
+      const { dmarc, aligned } = await cachedVerdict(policies, policyKey(sender, signed), checked);
       const evidence = {
         spf: sender.domain ?? null,
         dkim: signed.checked.map((one) => ({ ...one, aligned: one.result === 'pass' && aligned.includes(one.domain) })),

@@ -1,6 +1,6 @@
+import { createExpiringCache, type ExpiringCache } from '../../base/cache.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createExpiringMemory, type ExpiringMemory } from '../../base/memory.ts';
 import { createDnsBudget } from '../../dns/budget.ts';
 import type { DnsAnswer, DnsBudget, MxRecord, Resolver } from '../../dns/types.ts';
 
@@ -27,8 +27,8 @@ export function isFailureCode(code: string): boolean {
 }
 
 /**
- * Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer. `open`
- * holds the questions that are waiting for an answer.
+ * Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer.
+ * `open` holds the questions that are waiting for an answer.
  */
 export function createLookUp(
   resolver: Resolver,
@@ -92,7 +92,7 @@ export function createShare(budget: DnsBudget, questions: number, ms: number, cl
 }
 
 /** How long a result that is derived from DNS answers is valid. */
-export type Life = ReturnType<typeof createLife>;
+export type CacheLifetime = ReturnType<typeof createCacheLifetime>;
 
 const LONGEST_MS = 300_000;
 /** The resolver does not report the TTL of negative answers (RFC 2308); a record published now should soon be seen. */
@@ -101,19 +101,19 @@ const ABSENCE_MS = 10_000;
 const MACRO = /%[{_%-]/;
 
 /** The shortest TTL of the answers, at most five minutes; 0 after a failure or if a record contains a macro. */
-function createLife() {
+function createCacheLifetime() {
   let ms = LONGEST_MS;
   return frozen({
     /** Records each answer that the result is derived from. */
     note(answer: DnsAnswer<unknown>) {
-      ms = Math.min(ms, lifeOf(answer));
+      ms = Math.min(ms, cacheableMs(answer));
     },
     /** Milliseconds; 0 if the result must not be cached. */
     ms: (): number => ms,
   });
 }
 
-function lifeOf(answer: DnsAnswer<unknown>): number {
+function cacheableMs(answer: DnsAnswer<unknown>): number {
   if (answer.kind === 'failure') return 0;
   if (answer.kind !== 'records') return ABSENCE_MS;
   return answer.records.some((record) => typeof record === 'string' && MACRO.test(record)) ? 0 : answer.ttl * 1000;
@@ -125,17 +125,17 @@ const MOST = 5000;
 const LONGEST_KEY = 1024;
 
 /** A cache of verdicts: most mail comes from hosts that have sent some recently. */
-export const createRecall = <V>(clock: Clock) => createExpiringMemory<V>({ most: MOST }, clock);
+export const createVerdictCache = <V>(clock: Clock) => createExpiringCache<V>({ most: MOST }, clock);
 
 /** Returns the cached value of a key, or makes it and caches it for as long as the DNS answers behind it are valid. */
-export async function recalled<V>(
-  memory: ExpiringMemory<V>,
+export async function cachedVerdict<V>(
+  memory: ExpiringCache<V>,
   key: string,
-  make: (note: Life['note']) => Promise<V>,
+  make: (note: CacheLifetime['note']) => Promise<V>,
 ): Promise<V> {
   const known = memory.get(key);
   if (known !== undefined) return known;
-  const life = createLife();
+  const life = createCacheLifetime();
   const value = await make(life.note);
   if (key.length <= LONGEST_KEY) memory.set(key, value, life.ms());
   return value;

@@ -3,8 +3,8 @@ import type { ARCChainEntry, DNSResolver } from 'mailauth';
 import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import type { Bytes } from '../../base/bytes.ts';
+import { createBoundedCache } from '../../base/cache.ts';
 import type { Clock } from '../../base/clock.ts';
-import { createMemory } from '../../base/memory.ts';
 import { toAsciiDomain } from '../../mail/addresses/address.ts';
 import type { Verdicts } from '../../mail/addresses/envelope.ts';
 import { dmarcPassed } from '../../mail/authentication-results.ts';
@@ -59,9 +59,9 @@ export type ReadSignatures = (
 ) => Promise<Signatures>;
 
 /** Most signatures checked per message, as in KumoMTA. Each costs a lookup and a verification. */
-const MOST_SIGNATURES = 10;
+const MAX_SIGNATURES = 10;
 /** Most DKIM-Signature fields parsed to find those. */
-const MOST_FIELDS = 100;
+const MAX_FIELDS = 100;
 const LONGEST_SIGNATURE = 8192;
 const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
 
@@ -113,14 +113,14 @@ function selectSignatures(
   authors: readonly string[],
 ): Candidate[] {
   const found: Candidate[] = [];
-  for (const field of fields.slice(-MOST_FIELDS).toReversed()) {
+  for (const field of fields.slice(-MAX_FIELDS).toReversed()) {
     if (field.end - field.start > LONGEST_SIGNATURE) continue;
     const signature = parseSignature(text.slice(text.indexOf(':', field.start) + 1, field.end));
     if (isUsable(signature)) found.push({ field, signature });
   }
   const related = new Set(authors.map(parentOf));
   const isOwn = ({ signature }: Candidate) => related.has(parentOf(signature.domain));
-  return [...found.filter(isOwn), ...found.filter((one) => !isOwn(one))].slice(0, MOST_SIGNATURES);
+  return [...found.filter(isOwn), ...found.filter((one) => !isOwn(one))].slice(0, MAX_SIGNATURES);
 }
 
 /** The last two labels: aligned names have at least these in common (RFC 9989 section 4.10.2). */
@@ -147,7 +147,7 @@ interface ChainDeps {
 }
 
 /** Limits for fifty ARC sets, the maximum (RFC 8617 section 4.2.1), of reasonable length. */
-const MOST_ARC_FIELDS = 150;
+const MAX_ARC_FIELDS = 150;
 const LONGEST_FIELD = 16_384;
 const ARC_FIELD = /^arc-(?:seal|message-signature|authentication-results)$/;
 
@@ -158,7 +158,7 @@ const BROKEN: Chain = { ...NONE, state: 'fail' };
 function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Chain {
   const found = fields.filter(({ name }) => ARC_FIELD.test(name));
   if (found.length === 0) return NONE;
-  if (found.length > MOST_ARC_FIELDS || found.some(({ start, end }) => end - start > LONGEST_FIELD)) return BROKEN;
+  if (found.length > MAX_ARC_FIELDS || found.some(({ start, end }) => end - start > LONGEST_FIELD)) return BROKEN;
   const lineOf = ({ start, end }: FieldRange): Buffer =>
     Buffer.from(text.slice(start, end).replace(/\r?\n$/, ''), 'latin1');
   const rows = found.map((field) => ({ key: field.name, field, line: lineOf(field) }));
@@ -240,7 +240,7 @@ export interface MessageKeys {
   get(type: string, name: string, minBitLength: number, options: object): Promise<PublicKey>;
 }
 
-const MOST_KEYS = 1000;
+const MAX_KEYS = 1000;
 const LONGEST_RECORD = 2048; // a key of 8192 bits has 1400 characters; together they are 2 MB
 
 /**
@@ -248,7 +248,7 @@ const LONGEST_RECORD = 2048; // a key of 8192 bits has 1400 characters; together
  * costs 200 us; checking a signature takes 50 us with a key object and 100 us with PEM. Errors are not cached.
  */
 export function createPublicKeys(read: ReadKey, toALabel: (name: string) => string): (lookUp: LookUp) => MessageKeys {
-  const known = createMemory<PublicKey>({ most: MOST_KEYS });
+  const known = createBoundedCache<PublicKey>({ most: MAX_KEYS });
 
   async function keyIn(record: string, reading: () => Promise<PublicKey>): Promise<PublicKey> {
     const kept = known.get(record);

@@ -13,7 +13,7 @@ import { hasUnsafeCharacter, toAsciiDomain } from './address.ts';
  */
 
 /** A mailbox of an address field. */
-export interface ListedMailbox extends Mailbox {
+export interface FieldMailbox extends Mailbox {
   /** Lower-case A-labels, or an address literal with its brackets; undefined if it cannot be a name in the DNS. */
   readonly domain: string | undefined;
 }
@@ -21,7 +21,7 @@ export interface ListedMailbox extends Mailbox {
 /** The parsed content of an address field. */
 interface AddressList {
   /** In order of appearance; members of groups are listed like the others. */
-  readonly mailboxes: readonly ListedMailbox[];
+  readonly mailboxes: readonly FieldMailbox[];
   /** Members without an address, as written. */
   readonly unreadable: readonly string[];
   /**
@@ -47,7 +47,7 @@ interface Token {
 
 interface Reading {
   readonly text: string;
-  readonly mailboxes: ListedMailbox[];
+  readonly mailboxes: FieldMailbox[];
   readonly unreadable: string[];
   readonly otherDomains: Set<string>;
   sound: boolean;
@@ -136,7 +136,7 @@ function lastComment(member: readonly Token[]): Token[] {
   return member.filter(({ kind }) => kind === 'comment').slice(-1);
 }
 
-function add(mailbox: ListedMailbox, reading: Reading): void {
+function add(mailbox: FieldMailbox, reading: Reading): void {
   reading.mailboxes.push(mailbox);
   if (mailbox.domain === undefined) reading.sound = false;
 }
@@ -153,8 +153,8 @@ function recover(words: readonly Token[], reading: Reading, phrase: readonly Tok
 }
 
 /** Finds every `local@domain` among the words, in any context. */
-function addressesIn(words: readonly Token[]): ListedMailbox[] {
-  const found: ListedMailbox[] = [];
+function addressesIn(words: readonly Token[]): FieldMailbox[] {
+  const found: FieldMailbox[] = [];
   for (const [at, token] of words.entries()) {
     if (!isSpecial(token, '@')) continue;
     let from = at;
@@ -186,7 +186,7 @@ function withoutRoute(words: readonly Token[]): readonly Token[] {
 }
 
 /** Parses an addr-spec; undefined if the words are not one. */
-function toMailbox(words: readonly Token[], name: string | null): ListedMailbox | undefined {
+function toMailbox(words: readonly Token[], name: string | null): FieldMailbox | undefined {
   const at = words.findIndex((token) => isSpecial(token, '@'));
   const local = at === -1 ? undefined : toLocalPart(words.slice(0, at));
   const domain = words.slice(at + 1);

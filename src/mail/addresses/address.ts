@@ -86,7 +86,7 @@ function toLiteral(text: string): string | undefined {
 }
 
 /** The form in which texts are compared: lower case, NFC. */
-export function fold(text: string): string {
+export function foldCase(text: string): string {
   return text.toLowerCase().normalize('NFC');
 }
 
@@ -107,19 +107,19 @@ export function toWire({ mailbox, domain }: Address): string {
  * An address in the form that lists store and compare: the domain as lower-case A-labels, the mailbox in lower case and
  * without unnecessary quotes.
  */
-export function toListed(address: Address): string {
-  return `${quoted(fold(address.mailbox))}@${address.domain.toLowerCase()}`;
+export function toCanonicalAddress(address: Address): string {
+  return `${quoted(foldCase(address.mailbox))}@${address.domain.toLowerCase()}`;
 }
 
-/** `toListed` for a text; undefined if it is not an address. */
-export function listedAddress(text: string): string | undefined {
+/** `toCanonicalAddress` for a text; undefined if it is not an address. */
+export function canonicalAddress(text: string): string | undefined {
   const address = parseAddress(text.trim());
-  return address && toListed(address);
+  return address && toCanonicalAddress(address);
 }
 
 /** The prefix of an address to search for, in the form that lists store. A U-label domain must be complete. */
-export function listedPrefix(text: string): string {
-  return listedAddress(text) ?? fold(text.trim());
+export function canonicalPrefix(text: string): string {
+  return canonicalAddress(text) ?? foldCase(text.trim());
 }
 
 /** A recipient of an account's mail. */

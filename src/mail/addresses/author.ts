@@ -4,7 +4,7 @@ import type { Addressing, Mailbox } from '../message.ts';
 import { isOverlong, readFields } from '../mime/header-section.ts';
 import { allValues, decodeWords, type HeaderField, parseHeaders } from '../mime/headers.ts';
 import { parseAddress, toAsciiDomain, toWire } from './address.ts';
-import { type ListedMailbox, parseAddressList } from './address-list.ts';
+import { type FieldMailbox, parseAddressList } from './address-list.ts';
 
 /** The author that a message claims. Verdicts, the payload, the API and the check of submissions use this answer. */
 export interface Author {
@@ -24,7 +24,7 @@ export interface Author {
 }
 
 /** A From field with more domains is not a serious one. */
-const MOST_DOMAINS = 4;
+const MAX_DOMAINS = 4;
 
 /** Determines the author from the fields of a message; `mailFrom` is the reverse-path, used if From has no mailbox. */
 export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author {
@@ -49,7 +49,7 @@ export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author 
 
 /** The domains whose DMARC is checked. */
 function asked(domains: readonly string[]): Pick<Author, 'domains' | 'crowded'> {
-  return { domains: domains.slice(0, MOST_DOMAINS), ...(domains.length > MOST_DOMAINS && { crowded: true }) };
+  return { domains: domains.slice(0, MAX_DOMAINS), ...(domains.length > MAX_DOMAINS && { crowded: true }) };
 }
 
 /**
@@ -112,9 +112,9 @@ export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor 
   if (another) return unclear('names more than one author in From');
   if (!mailbox) return unclear('names no author in From');
   const { domain } = mailbox;
-  if (!sound || unreadable.length > 0 || domain === undefined || !isPlainAuthor(mailbox.address))
+  if (!sound || unreadable.length > 0 || domain === undefined || !isUnambiguousAddress(mailbox.address))
     return unclear('has a From that mail programs read differently');
-  const hidden = ENCODED_WORDS.test(value) ? addressesBeside(decodeWords(value), domain) : [];
+  const hidden = ENCODED_WORDS.test(value) ? otherAddressesIn(decodeWords(value), domain) : [];
   const plain = hidden.length === 0 && PLAIN_FROM.test(value) && PLAIN_NAME.test(block.toString('latin1'));
   return { ...shown(mailbox), domain, plain, hidden };
 }
@@ -147,13 +147,13 @@ export function isAuthor({ address }: { readonly address: string }, sender: stri
 }
 
 /** Whether all mail programs read an address alike as the author: without quotes and address literals. */
-export function isPlainAuthor(address: string): boolean {
+export function isUnambiguousAddress(address: string): boolean {
   const parsed = parseAddress(address);
   return parsed !== undefined && !`${address}${toWire(parsed)}`.includes('"') && !parsed.domain.startsWith('[');
 }
 
 /** The addresses in a text whose domain is not `domain`, each as `@` and its domain. */
-export function addressesBeside(text: string, domain: string): string[] {
+export function otherAddressesIn(text: string, domain: string): string[] {
   const pieces = text.split('@');
   return pieces.slice(1).flatMap((behind, at) => {
     const name = toAsciiDomain(BEGINS_WITH_WORD.exec(behind)?.[0] ?? '');
@@ -171,7 +171,7 @@ function fromLines(block: Buffer): number {
 }
 
 /** Addresses that mail programs show beside the author, as `x on behalf of y`: of Sender and the Resent fields. */
-export function shownBeside(fields: readonly HeaderField[]): string[] {
+export function secondaryAuthorsOf(fields: readonly HeaderField[]): string[] {
   return ['sender', 'resent-from', 'resent-sender']
     .flatMap((name) => allValues(fields, name))
     .map(parseAddressList)
@@ -182,7 +182,7 @@ export function shownBeside(fields: readonly HeaderField[]): string[] {
 }
 
 /** The mailboxes in the address fields of a message: its author and its recipients. */
-export function correspondentsOf(fields: readonly HeaderField[]): Omit<Addressing, 'subject'> {
+export function addressFieldsOf(fields: readonly HeaderField[]): Omit<Addressing, 'subject'> {
   const copies = allValues(fields, 'cc');
   const cc = copies.length === 0 ? undefined : mailboxesIn(copies);
   return { from: authorOf(fields).mailbox, to: mailboxesIn(allValues(fields, 'to')), cc };
@@ -192,6 +192,6 @@ function mailboxesIn(values: readonly string[]): Mailbox[] {
   return values.flatMap((value) => parseAddressList(value).mailboxes.map(shown));
 }
 
-function shown({ address, name }: ListedMailbox): Mailbox {
+function shown({ address, name }: FieldMailbox): Mailbox {
   return { address, name };
 }

@@ -24,7 +24,7 @@ const IS_UUID = 0x02;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** What a token is valid for: a mailbox of a domain, while it belongs to this account. */
-export interface SealedFor {
+export interface SealScope {
   readonly account: string;
   /** In lower-case A-labels. */
   readonly domain: string;
@@ -40,7 +40,7 @@ interface Sealed {
 }
 
 /** How many bytes of data fit an address of this mailbox. A UUID has 16. */
-export function roomFor(mailbox: string, expires: boolean): number {
+export function maxDataBytes(mailbox: string, expires: boolean): number {
   const bits = (LONGEST_LOCAL - mailbox.length - MARK.length) * 5;
   return Math.floor(bits / 8) - 1 - (expires ? EXPIRY_BYTES : 0) - SEAL_BYTES;
 }
@@ -51,8 +51,8 @@ export const addressDataSize = (data: string): number => toBytes(data).length;
 /** A time as an address can hold it: its minute, or the next. */
 export const toFullMinute = (time: number): number => Math.ceil(time / MINUTE_MS) * MINUTE_MS;
 
-/** The local part of an address with data sealed in. The data must fit (`roomFor`). */
-export function sealReplyAddress(key: string, place: SealedFor, { data, expiresAt }: Sealed): string {
+/** The local part of an address with data sealed in. The data must fit (`maxDataBytes`). */
+export function sealReplyAddress(key: string, place: SealScope, { data, expiresAt }: Sealed): string {
   const bytes = toBytes(data);
   const head = VERSION | (expiresAt === null ? 0 : EXPIRES) | (UUID.test(data) ? IS_UUID : 0);
   const expiry = Buffer.alloc(expiresAt === null ? 0 : EXPIRY_BYTES);
@@ -69,7 +69,7 @@ export function parseReplyAddress(local: string): { readonly mailbox: string; re
 }
 
 /** The data sealed into a token with one of the keys; undefined if it is not valid here. */
-export function openReplyToken(keys: readonly string[], place: SealedFor, token: string): Sealed | undefined {
+export function openReplyToken(keys: readonly string[], place: SealScope, token: string): Sealed | undefined {
   const bytes = fromBase32Hex(token);
   if (!bytes || bytes.length <= SEAL_BYTES) return undefined;
   const seal = bytes.subarray(0, SEAL_BYTES);
@@ -91,7 +91,7 @@ function read(plain: Buffer): Sealed | undefined {
   };
 }
 
-function sealOf(key: string, { account, domain, mailbox }: SealedFor, plain: Buffer): Buffer {
+function sealOf(key: string, { account, domain, mailbox }: SealScope, plain: Buffer): Buffer {
   const about = `reply seal\0${account}\0${domain}\0${mailbox}\0`;
   return createHmac('sha256', key).update(about).update(plain).digest().subarray(0, SEAL_BYTES);
 }

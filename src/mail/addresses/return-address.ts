@@ -47,7 +47,7 @@ export function readReturnMailbox(secret: string, mailbox: string, about = ''): 
 
 const TOKEN = /([0-9a-z]{1,11}-[0-9a-f]{32}-[\w-]{10,40})(?:@([\w.-]{1,253}))?/gi;
 /** Maximum number of tokens to check per text: one of our headers has three. */
-const MOST_TOKENS = 20;
+const MAX_TOKENS = 20;
 
 /** Finds the message that one of our tokens in a text identifies, as in the Return-Path of one of our messages. */
 export function findReturnAddress(
@@ -56,7 +56,7 @@ export function findReturnAddress(
 ): { readonly account: number; readonly message: string } | undefined {
   let looked = 0;
   for (const [, token = '', domain = ''] of text.matchAll(TOKEN)) {
-    if (++looked > MOST_TOKENS) break;
+    if (++looked > MAX_TOKENS) break;
     for (const about of new Set(['', domain.toLowerCase().replace(/\.+$/, '')])) {
       const named = readToken(secret, 'bounce', token, about) ?? readToken(secret, 'unsub', token, about);
       if (named) return named;

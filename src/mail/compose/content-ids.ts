@@ -1,5 +1,5 @@
 import { percentDecoded } from '../../base/form-pairs.ts';
-import { charOf, withoutEntities } from '../../base/html.ts';
+import { characterOf, decodeEntities } from '../../base/html.ts';
 
 // HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are any file names. A Content-ID is one word
 // of ASCII, so the id of such a picture and the references to it are chosen together.
@@ -88,7 +88,7 @@ export function withContentIds(html: string, names: readonly string[], ids: read
 
 /** Whether a reference names an id as it is written; programs that decode URLs, and those that do not, must find it. */
 function agrees(written: string, id: string): boolean {
-  return written === id || (!PLAIN.test(id) && withoutPercent(withoutEntities(written)) === id);
+  return written === id || (!PLAIN.test(id) && withoutPercent(decodeEntities(written)) === id);
 }
 
 /** Where the reference may end, the farthest first: names may contain blanks, commas and parentheses. */
@@ -126,7 +126,7 @@ function finder(
     if (!loose.has(key) || id === key) loose.set(key, id);
   }
   return (written) => {
-    const text = withoutEntities(written);
+    const text = decodeEntities(written);
     const forms = [written, text, withoutPercent(text), withoutEscapes(text), withoutPercent(withoutEscapes(text))];
     for (const form of forms) {
       const id = exact.get(form);
@@ -152,6 +152,6 @@ function withoutPercent(text: string): string {
 function withoutEscapes(text: string): string {
   if (!text.includes('\\')) return text;
   return text.replace(/\\(?:([0-9a-f]{1,6})\s?|([^\n]))/gi, (whole, hex?: string, char?: string) =>
-    hex === undefined ? (char ?? '') : charOf(Number.parseInt(hex, 16), whole),
+    hex === undefined ? (char ?? '') : characterOf(Number.parseInt(hex, 16), whole),
   );
 }

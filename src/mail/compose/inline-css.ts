@@ -1,9 +1,9 @@
 import { createContext, Script } from 'node:vm';
 import { compile } from 'css-select';
 import { DomUtils, parseDocument, QuoteType } from 'htmlparser2';
+import { createBoundedCache } from '../../base/cache.ts';
 import { escapeHtml } from '../../base/html.ts';
-import { createMemory } from '../../base/memory.ts';
-import { createOutput, readTokens, valueStart } from '../html-edit.ts';
+import { createEdits, readTokens, valueStart } from '../html-edit.ts';
 import {
   type CssDeclaration,
   parseSelectors,
@@ -15,14 +15,14 @@ import {
 } from '../style-sheet.ts';
 
 /** Maximum bytes of HTML; larger texts are left unchanged (documented). */
-const MOST_BYTES = 256 * 1024;
+const MAX_BYTES = 256 * 1024;
 /** Time limit in milliseconds; a page of many kilobytes takes some tens of them. */
 const LONGEST_MS = 1000;
 /** Number of results to cache: without merge tags a message has the same HTML for all its recipients. */
-const MOST_KEPT = 8;
+const MAX_KEPT = 8;
 /** Limits on the declarations written into elements, on their characters, and on the result. They bound memory. */
-const MOST_WRITTEN = 300_000;
-const MOST_CHARACTERS = 8_000_000;
+const MAX_WRITTEN = 300_000;
+const MAX_CHARACTERS = 8_000_000;
 const HAS_STYLE = /<style\b/i;
 
 /**
@@ -35,7 +35,7 @@ export function createInliner(): (html: string) => string {
   const given = { html: '', inline: inlineStyles };
   const script = new Script('given.inline(given.html)');
   const context = createContext({ given });
-  const kept = createMemory<string>({ most: MOST_KEPT });
+  const kept = createBoundedCache<string>({ most: MAX_KEPT });
 
   function inline(html: string): string {
     given.html = html;
@@ -50,7 +50,7 @@ export function createInliner(): (html: string) => string {
     }
   }
   return (html) => {
-    if (!HAS_STYLE.test(html) || Buffer.byteLength(html) >= MOST_BYTES) return html;
+    if (!HAS_STYLE.test(html) || Buffer.byteLength(html) >= MAX_BYTES) return html;
     const inlined = kept.get(html) ?? inline(html);
     kept.set(html, inlined);
     return inlined;
@@ -119,7 +119,7 @@ function applyRules(steps: readonly Step[], elements: readonly Element[]): Reado
       if (!fits(element)) continue;
       written += step.declarations.length;
       characters += step.characters;
-      if (written > MOST_WRITTEN || characters > MOST_CHARACTERS) throw new RangeError('too much to write');
+      if (written > MAX_WRITTEN || characters > MAX_CHARACTERS) throw new RangeError('too much to write');
       const before = matches.get(element);
       if (before) before.push(step);
       else matches.set(element, [step]);
@@ -168,7 +168,7 @@ function createCascade() {
 
 /** Writes `style` attributes into the tags that start at the given offsets. */
 function writeStyles(html: string, styles: ReadonlyMap<number, string>): string {
-  const output = createOutput(html, MOST_CHARACTERS);
+  const output = createEdits(html, MAX_CHARACTERS);
   let style: string | undefined;
   let isStyle = false;
   let nameEnd = 0;

@@ -1,12 +1,12 @@
 import { escapeHtml } from '../../base/html.ts';
 import { namesIn } from '../../base/tables.ts';
-import { TooLong } from '../faults.ts';
-import { oneSpace, PARAGRAPHS, readElements } from '../html-edit.ts';
-import { changeText } from '../links.ts';
+import { collapseSpaces, PARAGRAPH_ELEMENTS, readElements } from '../html-edit.ts';
+import { rewriteText } from '../links.ts';
+import { RenderedTooLong } from '../template-errors.ts';
 
 /** Elements whose text is not shown. */
 const HIDDEN = namesIn('style script title template noscript textarea select svg');
-const APART = new Set([...PARAGRAPHS, 'figure', 'article', 'section']);
+const APART = new Set([...PARAGRAPH_ELEMENTS, 'figure', 'article', 'section']);
 const LINES = namesIn(
   'div br li tr dt dd header footer main nav aside form center address figcaption caption option body',
 );
@@ -52,7 +52,7 @@ function createLines() {
   let space = false;
 
   const text = (raw: string) => {
-    const words = oneSpace(raw);
+    const words = collapseSpaces(raw);
     const bare = words.trim();
     if (bare === '') {
       space ||= words !== '';
@@ -100,13 +100,13 @@ const LINK = /\udbff(\d+);/g;
 
 /**
  * Converts a text to an equivalent HTML page: escaped, with paragraphs, line breaks and indents kept, and links
- * clickable. Linear; throws `TooLong` if the text alone exceeds `maxLength`.
+ * clickable. Linear; throws `RenderedTooLong` if the text alone exceeds `maxLength`.
  */
 export function toHtmlPage(text: string, maxLength: number): string {
   const links: string[] = [];
   const decoded = text.toWellFormed().replace(/\r\n?/g, '\n');
-  if (decoded.length > maxLength) throw new TooLong();
-  const marked = changeText(decoded, (url) => `${MARK}${links.push(url) - 1};`, maxLength);
+  if (decoded.length > maxLength) throw new RenderedTooLong();
+  const marked = rewriteText(decoded, (url) => `${MARK}${links.push(url) - 1};`, maxLength);
   const body = paragraphsOf(marked)
     .map((paragraph) => `<p>${toMarkup(paragraph, links)}</p>\n`)
     .join('');
@@ -126,7 +126,7 @@ function paragraphsOf(text: string): string[] {
 function toMarkup(paragraph: string, links: readonly string[]): string {
   return (
     escapeHtml(paragraph)
-      // Browsers drop spaces at the start of a line and collapse runs of them. Bounded as in `oneSpace`.
+      // Browsers drop spaces at the start of a line and collapse runs of them. Bounded as in `collapseSpaces`.
       .replace(/^ {1,8192}/gm, (spaces) => '&nbsp;'.repeat(spaces.length))
       .replace(/ {2,8192}/g, (spaces) => `${'&nbsp;'.repeat(spaces.length - 1)} `)
       .replaceAll('\t', '&nbsp;&nbsp;&nbsp; ')

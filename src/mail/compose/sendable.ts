@@ -3,7 +3,7 @@ import { pattern } from '../../base/pattern.ts';
 import { toAsciiDomain } from '../addresses/address.ts';
 import { addressPieces } from '../addresses/address-list.ts';
 import { decodeUnlabelled, decodeWords } from '../mime/headers.ts';
-import { CAPS } from '../outgoing.ts';
+import { MESSAGE_LIMITS } from '../outgoing.ts';
 import { encodeWords } from './encoded-words.ts';
 import { applyChanges, type FieldSpan, findFields, type Replacement } from './fields.ts';
 
@@ -103,7 +103,7 @@ export function withSendableHeader(message: Buffer, facts: HeaderFacts): Buffer 
 /** The changes that make fields sendable, each of a whole field. Throws `UnsendableField`. */
 export function sendableChanges(message: Buffer, fields: readonly FieldSpan[], facts: HeaderFacts): Replacement[] {
   const size = (fields.at(-1)?.end ?? 0) - (fields[0]?.start ?? 0);
-  if (size > CAPS.headerBytes) return []; // no reader takes so much (mail/outgoing.ts)
+  if (size > MESSAGE_LIMITS.headerBytes) return []; // no reader takes so much (mail/outgoing.ts)
   const bytesOf = ({ start, end }: FieldSpan) => message.subarray(start, end);
   const raw = !fields.every((field) => isAscii(bytesOf(field)));
   const isLarge = (field: FieldSpan) =>

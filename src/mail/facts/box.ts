@@ -15,7 +15,7 @@ import {
 // How an element is displayed, as far as that decides whether a person sees its text.
 
 /** Why text is not seen; docs/decisions/0059-facts.md defines each reason. */
-export const WHY = {
+export const HIDDEN_REASONS = {
   display: 'not displayed: display:none, or the attribute hidden',
   visibility: 'visibility:hidden',
   opacity: 'fully transparent',
@@ -30,7 +30,7 @@ export const WHY = {
   'not-outlook': 'displayed by all but Outlook for Windows (mso-hide)',
 } as const satisfies Readonly<Record<string, string>>;
 
-export type Why = keyof typeof WHY;
+export type HiddenReason = keyof typeof HIDDEN_REASONS;
 
 /** Pixels: smaller letters cannot be read. */
 const SMALLEST = 2;
@@ -48,7 +48,7 @@ export interface Box {
   /** How its white space is kept. */
   readonly space: Space;
   /** Why all of it is hidden, regardless of the elements in it. */
-  readonly lost: Why | undefined;
+  readonly lost: HiddenReason | undefined;
   readonly isVisible: boolean;
   readonly opacity: number;
   /** Pixels. */
@@ -81,7 +81,15 @@ export const ROOT_BOX: Box = {
 };
 
 /** Why text directly in an element is not seen. */
-export function whyHidden({ lost, isVisible, opacity, size, fill, color: own, background }: Box): Why | undefined {
+export function whyHidden({
+  lost,
+  isVisible,
+  opacity,
+  size,
+  fill,
+  color: own,
+  background,
+}: Box): HiddenReason | undefined {
   const color = fill ?? own;
   if (lost) return lost;
   if (!isVisible) return 'visibility';
@@ -127,7 +135,7 @@ const KEPT_SPACE = new Set(['pre', 'listing', 'xmp', 'plaintext', 'textarea']);
 const COLORED = new Set(['body', 'table', 'tbody', 'thead', 'tfoot', 'tr', 'td', 'th']);
 
 /** Whether browsers give an element a style of its own. */
-export const hasOwnLook = (name: string): boolean =>
+export const hasDefaultStyle = (name: string): boolean =>
   OWN_DISPLAYS.has(name) || OWN_SIZES.has(name) || KEPT_SPACE.has(name) || name === 'a' || name === 'mark';
 
 /** The box of an element. */
@@ -219,7 +227,7 @@ function lostBy(
   display: Display,
   hasBox: boolean,
   pixels: (name: string) => number | undefined,
-): Why | undefined {
+): HiddenReason | undefined {
   if (display === 'none') return 'display';
   if (draft.isMoved || isOutside(draft, pixels)) return 'off-screen';
   if (draft.isShrunk || draft.isCutOff || (draft.isPlaced && draft.isClipped)) return 'clipped';

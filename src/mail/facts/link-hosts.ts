@@ -6,16 +6,16 @@ import type { PageLink } from './page.ts';
 // Links whose text or address misleads about their target. Redirects are not followed and not judged.
 
 /** Facts of links. */
-export const LINK_WHY = {
+export const LINK_REASONS = {
   'other-host': 'its text names another host',
   userinfo: 'its address has a host name before the @, where a user name belongs',
   'mixed-script': 'a label of its host mixes similar letters of several scripts',
 } as const satisfies Readonly<Record<string, string>>;
 
-type LinkWhy = keyof typeof LINK_WHY;
+type LinkReason = keyof typeof LINK_REASONS;
 
 export interface LinkFact {
-  readonly why: LinkWhy;
+  readonly why: LinkReason;
   readonly text: string;
   /** The host in the text, or before the `@`; null: none. */
   readonly text_host: string | null;
@@ -25,7 +25,7 @@ export interface LinkFact {
 }
 
 const LONGEST_SHOWN = 500;
-const MOST_NAMED = 20;
+const MAX_NAMED = 20;
 const DOT = /[.\u3002\uff0e\uff61]/;
 /** The mark of an address with a user name, or of a host in other letters. */
 const ODD_ADDRESS = /@|xn--|%|[^\u0020-\u007e]/i;
@@ -46,7 +46,7 @@ export function linkFact({ href, text }: PageLink, base: string | undefined): Li
   if (!target) return undefined;
   const { host, user } = target;
   const shown = text.replaceAll(/\s{1,8192}/g, ' ').trim();
-  const fact = (why: LinkWhy, named: string | null): LinkFact => ({
+  const fact = (why: LinkReason, named: string | null): LinkFact => ({
     why,
     text: shown.slice(0, LONGEST_SHOWN).toWellFormed(),
     text_host: named,
@@ -93,7 +93,7 @@ function hostsIn(text: string): readonly string[] {
     const host = name.length > 300 ? '' : toAscii(name);
     if (!/^[a-z0-9_-]+(?:\.[a-z0-9_-]+)+$/.test(host)) continue;
     if (scheme !== undefined || host.startsWith('www.') || isRegistrable(host)) found.push(host);
-    if (found.length >= MOST_NAMED) break;
+    if (found.length >= MAX_NAMED) break;
   }
   return found;
 }

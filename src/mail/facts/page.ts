@@ -1,6 +1,6 @@
-import { wholeCharacters } from '../../base/characters.ts';
-import { oneSpace, readElements } from '../html-edit.ts';
-import { isIndentedAway, type Why } from './box.ts';
+import { truncate } from '../../base/characters.ts';
+import { collapseSpaces, readElements } from '../html-edit.ts';
+import { type HiddenReason, isIndentedAway } from './box.ts';
 import { createStyles } from './sheets.ts';
 import { createTree, type HiddenText, type Lines, type OpenElement } from './tree.ts';
 import { createVisibleText } from './visible-text.ts';
@@ -15,7 +15,7 @@ export interface PageLink {
 
 interface PageContent {
   readonly text: string;
-  readonly hidden: readonly { readonly why: Why; readonly text: string }[];
+  readonly hidden: readonly { readonly why: HiddenReason; readonly text: string }[];
   readonly links: readonly PageLink[];
   /** Where relative links go: the address of the element base. */
   readonly base: string | undefined;
@@ -104,7 +104,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
 
   /** Text that is hidden where its element is not. */
   const own = new WeakMap<Lines, HiddenText>();
-  const hideIn = (node: OpenElement, why: Why, piece: string) => {
+  const hideIn = (node: OpenElement, why: HiddenReason, piece: string) => {
     const known = own.get(node.lines);
     const hidden = known?.why === why ? known : { why, pieces: [] };
     own.set(node.lines, hidden);
@@ -135,9 +135,9 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
   endLink();
 
   const hidden = all.map(({ why, pieces }) => {
-    const whole = oneSpace(pieces.join('')).trim();
+    const whole = collapseSpaces(pieces.join('')).trim();
     isCut ||= whole.length > mostHidden;
-    return { why, text: wholeCharacters(whole, mostHidden) };
+    return { why, text: truncate(whole, mostHidden) };
   });
   const { text: visible, isCut: isTextCut } = shown.finish();
   return { text: visible, hidden, links, base, isCut: isCut || isTextCut || styles.isCut() || tree.isCut() };

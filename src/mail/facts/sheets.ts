@@ -1,4 +1,4 @@
-import { createMemory } from '../../base/memory.ts';
+import { createBoundedCache } from '../../base/cache.ts';
 import { parseSelectors, rankOf, readDeclarations, readRules, type Selector } from '../style-sheet.ts';
 import { type Setters, toSetters } from './declarations.ts';
 import { isShown } from './media.ts';
@@ -17,11 +17,11 @@ export interface Element {
 export type Styles = ReturnType<typeof createStyles>;
 
 /** Tests of a selector's parts, for the whole mail; some hundred milliseconds at worst. */
-const MOST_TESTS = 3_000_000;
+const MAX_TESTS = 3_000_000;
 /** Longer lists of selectors are left out. */
 const LONGEST_SELECTORS = 20_000;
 /** Different `style` attributes that are kept; newsletters repeat a few dozen of them. */
-const MOST_KEPT = 500;
+const MAX_KEPT = 500;
 
 /** A selector with what it declares. */
 interface Step {
@@ -34,8 +34,8 @@ interface Step {
 /** `sheets` are the contents of style elements. */
 export function createStyles(sheets: readonly string[], isQuirky: boolean) {
   const index = new Map<string, Step[]>();
-  const kept = createMemory<Setters>({ most: MOST_KEPT });
-  let testsLeft = MOST_TESTS;
+  const kept = createBoundedCache<Setters>({ most: MAX_KEPT });
+  let testsLeft = MAX_TESTS;
   let isCut = false;
   let order = 0;
 

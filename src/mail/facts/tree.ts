@@ -1,6 +1,6 @@
 import { namesIn } from '../../base/tables.ts';
-import { VOID } from '../html-edit.ts';
-import { type Box, hasOwnLook, ROOT_BOX, toBox, type Why, whyHidden } from './box.ts';
+import { VOID_ELEMENTS } from '../html-edit.ts';
+import { type Box, type HiddenReason, hasDefaultStyle, ROOT_BOX, toBox, whyHidden } from './box.ts';
 import type { Element, Styles } from './sheets.ts';
 
 // Which elements are open at each place of a page, as browsers build the tree of a page whose tags do not match (HTML,
@@ -31,7 +31,7 @@ export interface OpenElement extends Element {
 
 /** Text that is hidden by one element. */
 export interface HiddenText {
-  readonly why: Why;
+  readonly why: HiddenReason;
   readonly pieces: string[];
 }
 
@@ -70,13 +70,13 @@ const SECTIONS = namesIn('tbody thead tfoot');
 const IN_TABLE = namesIn('table tbody thead tfoot tr');
 
 /** Elements that are opened or placed again, in the whole page, because of tags that do not match. */
-const MOST_AGAIN = 20_000;
+const MAX_AGAIN = 20_000;
 /** Elements; a mail with long tables has some ten thousand. */
-const MOST_ELEMENTS = 100_000;
+const MAX_ELEMENTS = 100_000;
 /** Names of elements whose boxes are kept. */
-const MOST_PLAIN = 200;
+const MAX_PLAIN = 200;
 /** Elements of text that are remembered in one scope. */
-const MOST_FORMATTING = 64;
+const MAX_FORMATTING = 64;
 
 /** An element of text that was not ended. */
 interface Formatting {
@@ -98,8 +98,8 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   const places = new Map<string, number[]>();
   /** The index of the scope, and the elements of text that were opened in it. */
   const scopes: { readonly base: number; readonly formatting: Formatting[] }[] = [{ base: 0, formatting: [] }];
-  let elementsLeft = MOST_ELEMENTS;
-  let againLeft = MOST_AGAIN;
+  let elementsLeft = MAX_ELEMENTS;
+  let againLeft = MAX_AGAIN;
   let foreign = 0;
 
   const top = (): OpenElement => stack.at(-1) ?? html;
@@ -159,11 +159,11 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   const plain = new WeakMap<Box, Map<string, Box>>();
 
   function plainBox(name: string, above: Box): Box {
-    if (above.display === 'inline' && !above.isItem && !hasOwnLook(name)) return above;
+    if (above.display === 'inline' && !above.isItem && !hasDefaultStyle(name)) return above;
     const known = plain.get(above) ?? new Map<string, Box>();
     plain.set(above, known);
     const box = known.get(name) ?? toBox(name, NO_ATTRIBUTES, above, [], isQuirky);
-    if (known.size < MOST_PLAIN) known.set(name, box);
+    if (known.size < MAX_PLAIN) known.set(name, box);
     return box;
   }
 
@@ -215,7 +215,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     const node = push(name, attributes);
     const same = formatting.filter((one) => one.name === name && sameAttributes(one.attributes, attributes));
     // Browsers keep three of the same.
-    if (same.length >= 3 || formatting.length >= MOST_FORMATTING)
+    if (same.length >= 3 || formatting.length >= MAX_FORMATTING)
       formatting.splice(same[0] ? formatting.indexOf(same[0]) : 0, 1);
     formatting.push({ name, attributes, node });
   }
@@ -308,7 +308,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
       if (IN_TABLE.has(name) && name === 'table' && IN_TABLE.has(top().name)) popTo(lastOf('table'));
       if ((IN_TABLE.has(name) && name !== 'table') || CELLS.has(name) || name === 'colgroup')
         return openInTable(name, attributes);
-      if (VOID.has(name)) {
+      if (VOID_ELEMENTS.has(name)) {
         const node = push(name, attributes);
         if (top() === node) pop();
         return;
@@ -353,14 +353,14 @@ function lostBy(
   name: string,
   attributes: ReadonlyMap<string, string>,
   parent: OpenElement | undefined,
-): Why | undefined {
+): HiddenReason | undefined {
   if (NEVER_SHOWN.has(name)) return 'element';
   if (name === 'dialog' && !attributes.has('open')) return 'display';
   return parent?.folded && !(name === 'summary' && !parent.last) ? 'details' : undefined;
 }
 
 /** Text that is hidden for the reason of its parent belongs to it. */
-function hiddenBy(why: Why, parent: OpenElement | undefined): HiddenText {
+function hiddenBy(why: HiddenReason, parent: OpenElement | undefined): HiddenText {
   const known = [parent?.hidden, parent?.folded].find((one) => one?.why === why);
   return known ?? { why, pieces: [] };
 }

@@ -1,5 +1,5 @@
-import { wholeCharacters } from '../../base/characters.ts';
-import { PARAGRAPHS } from '../html-edit.ts';
+import { truncate } from '../../base/characters.ts';
+import { PARAGRAPH_ELEMENTS } from '../html-edit.ts';
 import type { Box } from './box.ts';
 import type { OpenElement } from './tree.ts';
 
@@ -21,7 +21,7 @@ export function createVisibleText(most: number) {
   const put = (text: string) => {
     if (text.length <= left) pieces.push(text);
     else {
-      if (left > 0) pieces.push(wholeCharacters(text, left));
+      if (left > 0) pieces.push(truncate(text, left));
       isCut = true;
     }
     left = Math.max(0, left - text.length);
@@ -45,7 +45,7 @@ export function createVisibleText(most: number) {
   const ofBlock = ({ name, box: { display } }: OpenElement) => {
     if (display === 'cell') isTabbed ||= breaks === 0;
     else if (display !== 'table-part' && display !== 'none')
-      border(PARAGRAPHS.has(name) && (name.length > 2 || counts.length <= 1) ? 2 : 1);
+      border(PARAGRAPH_ELEMENTS.has(name) && (name.length > 2 || counts.length <= 1) ? 2 : 1);
   };
 
   return {

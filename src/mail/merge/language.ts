@@ -1,6 +1,6 @@
+import type { SlicedWork } from '../../base/concurrency.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { SlicedWork } from '../../base/turns.ts';
-import { FaultyTemplate, MAX_RENDERED } from '../faults.ts';
+import { MAX_RENDERED, TemplateError } from '../template-errors.ts';
 import { readingTemplate } from './handlebars/parse.ts';
 import { createStepBudget, runningTemplate, type StepBudget, toVariables } from './handlebars/run.ts';
 import { type MergeOptions, merging, toVars } from './merge.ts';
@@ -13,26 +13,26 @@ export type MergeLanguage = 'mailchimp' | 'handlebars';
 export type TextForm = 'html' | 'text';
 
 /** Replaces the merge tags of one message for one recipient. */
-export interface Filler {
+export interface MergeEngine {
   /** Whether a text may contain tags; if not, filling does not change it. */
   hasTags(text: string): boolean;
-  /** Throws `TooLong`, and `FaultyTemplate` if the template is invalid in this language or costs too much. */
+  /** Throws `RenderedTooLong`, and `TemplateError` if the template is invalid in this language or costs too much. */
   filling(text: string, form: TextForm, maxLength?: number): SlicedWork<string>;
 }
 
 type List = Iterable<{ readonly name: string; readonly content: MergeValue }>;
 
 /** Creates a filler with these variables; of the same names the last counts. `budget` limits the work of handlebars. */
-export function createFiller(
+export function createMergeEngine(
   language: MergeLanguage | undefined,
   variables: List,
   options: Omit<MergeOptions, 'maxLength'>,
   budget = createStepBudget(),
-): Filler {
+): MergeEngine {
   return language === 'handlebars' ? handlebars(variables, options, budget) : mailchimp(variables, options);
 }
 
-function mailchimp(variables: List, options: MergeOptions): Filler {
+function mailchimp(variables: List, options: MergeOptions): MergeEngine {
   const vars = toVars([...variables].map(({ name, content }) => ({ name, content: textOfValue(content) })));
   return frozen({
     hasTags: (text) => text.includes('*|'),
@@ -40,7 +40,7 @@ function mailchimp(variables: List, options: MergeOptions): Filler {
   });
 }
 
-function handlebars(list: List, options: MergeOptions, budget: StepBudget): Filler {
+function handlebars(list: List, options: MergeOptions, budget: StepBudget): MergeEngine {
   const variables = toVariables(list);
   return frozen({
     hasTags: (text) => text.includes('{{'),
@@ -62,7 +62,7 @@ export function* findingFault(
     try {
       yield* readingTemplate(text ?? '', budget);
     } catch (error) {
-      if (error instanceof FaultyTemplate) return `${name}: ${error.message}`;
+      if (error instanceof TemplateError) return `${name}: ${error.message}`;
       throw error;
     }
   }

@@ -1,7 +1,7 @@
 import { DAY_MS } from '../../base/clock.ts';
+import { runInSlices, type SlicedWork } from '../../base/concurrency.ts';
 import { namesIn } from '../../base/tables.ts';
-import { inSlices, type SlicedWork } from '../../base/turns.ts';
-import { MAX_RENDERED, TooLong } from '../faults.ts';
+import { MAX_RENDERED, RenderedTooLong } from '../template-errors.ts';
 import { fillingRegions, type RegionContents } from './regions.ts';
 import { type Condition, conditionHolds, isName, parseCondition, type Vars } from './values.ts';
 
@@ -26,7 +26,7 @@ export function toVars(list: Iterable<{ readonly name: string; readonly content:
 /**
  * Replaces the merge tags of a text. Values are inserted as they are, neither escaped nor expanded. Unknown variables
  * and tags become empty; text that only looks like a tag stays. One pass, without recursion, in time linear to text and
- * result, in steps of about a millisecond, so that other work can run in between. Throws `TooLong`.
+ * result, in steps of about a millisecond, so that other work can run in between. Throws `RenderedTooLong`.
  */
 export function* merging(text: string, vars: Vars, options: MergeOptions): Generator<void, string> {
   const output = createOutput(vars, options);
@@ -70,7 +70,7 @@ function createOutput(vars: Vars, options: MergeOptions) {
   const put = (part: string) => {
     if (!shown || part === '') return;
     length += part.length;
-    if (length > maxLength) throw new TooLong();
+    if (length > maxLength) throw new RenderedTooLong();
     parts.push(part);
   };
   /** Shows the branch that starts here if it is the first of its level whose condition holds. */
@@ -165,9 +165,9 @@ export async function render({
 /** Undefined if the result exceeds the maximum length. */
 async function unlessTooLong(steps: SlicedWork<string>): Promise<string | undefined> {
   try {
-    return await inSlices(steps);
+    return await runInSlices(steps);
   } catch (error) {
-    if (error instanceof TooLong) return undefined;
+    if (error instanceof RenderedTooLong) return undefined;
     throw error;
   }
 }

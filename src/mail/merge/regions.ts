@@ -1,7 +1,7 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
 import { namesIn } from '../../base/tables.ts';
-import { MAX_RENDERED } from '../faults.ts';
-import { createOutput, createTokenizer, type Output, VOID } from '../html-edit.ts';
+import { createEdits, createTokenizer, type Edits, VOID_ELEMENTS } from '../html-edit.ts';
+import { MAX_RENDERED } from '../template-errors.ts';
 
 /** Contents by region name. */
 export type RegionContents = ReadonlyMap<string, string>;
@@ -16,7 +16,7 @@ const SPACE = /[ \t\n\f\r]/;
  * attribute, which is not HTML. Every other byte stays unchanged. A region without content keeps its attribute and its
  * default; of two nested regions with contents for both, the outer one is filled. Elements without content (`<img>`,
  * `<div/>`) are left unchanged. Works in steps of about a millisecond, so that other work can run in between. Throws
- * `TooLong`.
+ * `RenderedTooLong`.
  */
 export function* fillingRegions(
   code: string,
@@ -24,7 +24,7 @@ export function* fillingRegions(
   maxLength = MAX_RENDERED,
 ): Generator<void, string> {
   if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
-  const output = createOutput(code, maxLength);
+  const output = createEdits(code, maxLength);
   const tokenizer = createTokenizer(createReader(code, contents, output));
   for (let at = 0; at < code.length; at += SLICE) {
     tokenizer.write(code.slice(at, at + SLICE));
@@ -48,7 +48,7 @@ interface Filling {
   readonly content: string;
 }
 
-function createReader(code: string, contents: RegionContents, output: Output): Partial<TokenizerCallbacks> {
+function createReader(code: string, contents: RegionContents, output: Edits): Partial<TokenizerCallbacks> {
   const elements = createElements();
   let tag: Tag = { name: '', start: 0, mark: undefined };
   /** Where the attribute starts, and the pieces of its value; undefined if it marks no region. */
@@ -111,7 +111,7 @@ function spaceBefore(code: string, place: number): number {
 }
 
 /** Elements without content, and names of such that browsers no longer know. */
-const NO_CONTENT = new Set([...VOID, 'command', 'image', 'isindex']);
+const NO_CONTENT = new Set([...VOID_ELEMENTS, 'command', 'image', 'isindex']);
 
 const BLOCKS = namesIn(
   'address article aside blockquote center details dir div dl fieldset figcaption figure footer form h1 h2 ' +

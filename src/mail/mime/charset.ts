@@ -61,7 +61,7 @@ function rightLabel(
 ): string | undefined {
   if (known) return isWestern(label) && isSurelyUtf8(bytes) ? 'utf-8' : undefined;
   const [first = Buffer.alloc(0)] = bytes();
-  const start = Buffer.from(first.buffer, first.byteOffset, Math.min(first.length, MOST_HEAD)).toString('latin1');
+  const start = Buffer.from(first.buffer, first.byteOffset, Math.min(first.length, MAX_HEAD)).toString('latin1');
   const marked = MARKS.find(([mark]) => start.startsWith(mark));
   if (marked) return marked[1];
   if (hasEscapes(start) && !/[\x80-\xff]/.test(start)) return iso2022Label(start);
@@ -83,7 +83,7 @@ export function decodeRaw(bytes: Buffer, charset: string | undefined): string {
 }
 
 // Bytes of a text in which it names its charset. The HTML standard searches 1,024, but mail has style sheets first.
-const MOST_HEAD = 16 * 1024;
+const MAX_HEAD = 16 * 1024;
 const MARKS = [
   ['\xff\xfe', 'utf-16le'],
   ['\xfe\xff', 'utf-16be'],

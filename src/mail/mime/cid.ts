@@ -1,5 +1,5 @@
 import { percentDecoded } from '../../base/form-pairs.ts';
-import { withoutEntities } from '../../base/html.ts';
+import { decodeEntities } from '../../base/html.ts';
 import type { Text } from '../message.ts';
 
 // How HTML refers to other parts of its message: by Content-ID (RFC 2392), or by Content-Location (RFC 2557).
@@ -22,7 +22,7 @@ const REFERENCE = /(?:\bcid:|\b(?:src|background|href)\s{0,20}=\s{0,20}["']?|\bu
 /** Which of the wanted keys an HTML text refers to; of very many references the first ones count. */
 export function referencesIn(html: Text, wanted: ReadonlySet<string>): ReadonlySet<string> {
   const found = new Set<string>();
-  let left = MOST_REFERENCES;
+  let left = MAX_REFERENCES;
   const look = (text: string): void => {
     for (const match of text.matchAll(REFERENCE)) {
       if (left-- <= 0) return;
@@ -52,7 +52,7 @@ function keysOf([whole, written = '']: readonly string[]): string[] {
 
 const OVERLAP = 1100;
 /** References that are examined; ten times as many as a message may have parts. */
-const MOST_REFERENCES = 10_000;
+const MAX_REFERENCES = 10_000;
 
 /** Decodes the escapes of URLs and of HTML that occur in addresses. */
-const decoded = (address: string): string => percentDecoded(withoutEntities(address));
+const decoded = (address: string): string => percentDecoded(decodeEntities(address));

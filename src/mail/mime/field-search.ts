@@ -1,4 +1,4 @@
-import { CAPS } from '../outgoing.ts';
+import { MESSAGE_LIMITS } from '../outgoing.ts';
 import { rawCharset } from './header-section.ts';
 import { type HeaderField, parseHeaders } from './headers.ts';
 
@@ -17,7 +17,7 @@ export type FieldSearch = (message: Uint8Array) => string;
 
 /**
  * Octets of a message that are searched: longer headers are made to be expensive. Fields beyond the number that is
- * parsed (`CAPS`) are ignored.
+ * parsed (`MESSAGE_LIMITS`) are ignored.
  */
 export const START_BYTES = 64 * 1024;
 /** Octets of one field that are kept, and encoded words that are decoded: enough for 200 characters. */
@@ -42,7 +42,7 @@ export function createFieldSearch(
     if (isBlank(head[0])) return '';
     const found: Span[][] = wanted.map(() => []);
     let count = 0;
-    for (let at = 0; at < head.length && !isEmptyLine(head, at) && count < CAPS.headerFields; count++) {
+    for (let at = 0; at < head.length && !isEmptyLine(head, at) && count < MESSAGE_LIMITS.headerFields; count++) {
       let end = nextLine(head, at);
       while (isBlank(head[end])) end = nextLine(head, end);
       const start = at;

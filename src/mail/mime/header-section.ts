@@ -1,5 +1,5 @@
 import { type Bytes, readStart } from '../../base/bytes.ts';
-import { CAPS } from '../outgoing.ts';
+import { MESSAGE_LIMITS } from '../outgoing.ts';
 import { asciiParameter, type HeaderField, parseHeaders, parseStructured } from './headers.ts';
 
 /** A header field by its position in the bytes, line end included. */
@@ -21,7 +21,7 @@ export interface HeaderSection {
 }
 
 /** Maximum octets of header to read, for every reader the same. */
-const MOST_HEADER_BYTES = CAPS.headerBytes;
+const MAX_HEADER_BYTES = MESSAGE_LIMITS.headerBytes;
 
 const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
@@ -29,7 +29,7 @@ const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // the colon may be on the 
 
 /** Splits the start of a message into fields, in one pass. A line that is no field belongs to the field above it. */
 export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
-  const head = bytes.subarray(0, MOST_HEADER_BYTES);
+  const head = bytes.subarray(0, MAX_HEADER_BYTES);
   const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
   const fields: { name: string; start: number; end: number }[] = [];
   let colon = text.indexOf(':');
@@ -44,7 +44,7 @@ export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
     else fields.push({ name: '', start: at, end: next });
     at = next;
   }
-  return { fields, text, bodyAt: bytes.length, whole: bytes.length <= MOST_HEADER_BYTES };
+  return { fields, text, bodyAt: bytes.length, whole: bytes.length <= MAX_HEADER_BYTES };
 }
 
 function isEmptyLine(text: string, at: number): boolean {
@@ -73,7 +73,7 @@ function uncommonName(line: string, text: string, next: number): string | undefi
 
 /** Reads enough of a message to tell whether its header section is within the limit. */
 export function readHeaderStart(message: Bytes): Promise<Buffer> {
-  return readStart(message, MOST_HEADER_BYTES + 1);
+  return readStart(message, MAX_HEADER_BYTES + 1);
 }
 
 const CRLF = Buffer.from('\r\n');
@@ -95,7 +95,7 @@ export function isHeadless(message: Uint8Array): boolean {
   if (first === 0x20 || first === 0x09) return true;
   if (first === undefined || first === 0x0d || first === 0x0a) return false;
   if (BEGINS_WITH_FIELD.test(startOf(message, USUAL))) return false;
-  return !HAS_FIELD.test(startOf(message, CAPS.headerBytes).split(END_OF_HEADER, 1)[0] ?? '');
+  return !HAS_FIELD.test(startOf(message, MESSAGE_LIMITS.headerBytes).split(END_OF_HEADER, 1)[0] ?? '');
 }
 
 function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): string {
@@ -104,7 +104,7 @@ function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): stri
 
 /** The header section, up to the empty line; of a large one the part that is read. */
 export function headerBlock(message: Uint8Array): Buffer {
-  const start = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, CAPS.headerBytes));
+  const start = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, MESSAGE_LIMITS.headerBytes));
   for (let at = 0; at < start.length; ) {
     if (start[at] === 0x0a || (start[at] === 0x0d && start[at + 1] === 0x0a)) return start.subarray(0, at);
     const end = start.indexOf(0x0a, at);
@@ -120,13 +120,13 @@ export function readFields(message: Uint8Array): HeaderField[] {
 }
 
 /** Bytes after a header in which the first text is searched. */
-const MOST_SEARCHED = 16 * 1024;
+const MAX_SEARCHED = 16 * 1024;
 const CONTENT_TYPE = /^content-type[ \t]{0,20}:(.*(?:\r?\n[ \t].*)*)/gim;
 
 /** The charset for raw 8-bit fields of a message: that of its body, or of its first text that declares one. */
 export function rawCharset(message: Uint8Array): string | undefined {
   const block = headerBlock(message);
-  return ownCharset(block) ?? charsetIn(startOf(message.subarray(block.length), MOST_SEARCHED), /^text\//);
+  return ownCharset(block) ?? charsetIn(startOf(message.subarray(block.length), MAX_SEARCHED), /^text\//);
 }
 
 /** The charset that a header block declares for its body. */
@@ -145,7 +145,7 @@ function charsetIn(text: string, type: RegExp): string | undefined {
 
 /** Whether the header section is longer than the part that is read. Then its author and its signatures are unknown. */
 export function isOverlong(message: Uint8Array): boolean {
-  return message.length > MOST_HEADER_BYTES && headerBlock(message).length === MOST_HEADER_BYTES;
+  return message.length > MAX_HEADER_BYTES && headerBlock(message).length === MAX_HEADER_BYTES;
 }
 
 /** The trace to put in front of a message; if the message has no header, followed by the empty line that ends one. */

@@ -1,4 +1,4 @@
-import { breachOfBlock, CAPS } from '../outgoing.ts';
+import { headerLimitBreach, MESSAGE_LIMITS } from '../outgoing.ts';
 import { ownCharset, rawCharset } from './header-section.ts';
 import {
   asciiParameter,
@@ -105,7 +105,10 @@ const LONGEST_BOUNDARY = 1000;
 const ADDRESS_FIELDS =
   /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
 
-/** Finds the parts of a message in one linear pass, without decoding, and checks CAPS before any parser gets it. */
+/**
+ * Finds the parts of a message in one linear pass, without decoding, and checks MESSAGE_LIMITS before any parser gets
+ * it.
+ */
 export function scanStructure(bytes: Buffer): StructureScan {
   const walk: Walk = {
     bytes,
@@ -135,11 +138,12 @@ function openPart(walk: Walk, parent: Part | undefined, start: number): Part | u
   const block = walk.bytes.subarray(start, headersEnd);
   walk.parts += 1;
   walk.headerBytes += block.length;
-  walk.breach = breachOfBlock(block) ?? breachOfCounts(walk);
+  walk.breach = headerLimitBreach(block) ?? breachOfCounts(walk);
   if (walk.breach !== undefined) return undefined;
   const fields = parseHeaders(block, () => (parent && ownCharset(block)) ?? charsetOf(walk));
   walk.addressBytes += addressBytes(fields);
-  if (walk.addressBytes > CAPS.addressBytes) walk.breach = `more than ${CAPS.addressBytes} bytes of addresses`;
+  if (walk.addressBytes > MESSAGE_LIMITS.addressBytes)
+    walk.breach = `more than ${MESSAGE_LIMITS.addressBytes} bytes of addresses`;
   const type = parseStructured(firstValue(fields, 'content-type') ?? '');
   const part: Part = {
     fields,
@@ -162,8 +166,9 @@ function charsetOf(walk: Walk): string | undefined {
 }
 
 function breachOfCounts(walk: Walk): string | undefined {
-  if (walk.parts > CAPS.parts) return `more than ${CAPS.parts} parts`;
-  if (walk.headerBytes > CAPS.allHeaderBytes) return `more than ${CAPS.allHeaderBytes} bytes of part headers`;
+  if (walk.parts > MESSAGE_LIMITS.parts) return `more than ${MESSAGE_LIMITS.parts} parts`;
+  if (walk.headerBytes > MESSAGE_LIMITS.allHeaderBytes)
+    return `more than ${MESSAGE_LIMITS.allHeaderBytes} bytes of part headers`;
   return undefined;
 }
 
@@ -180,7 +185,7 @@ function enterMultipart(walk: Walk, part: Part): void {
   walk.leaf = undefined;
   walk.levels.set(boundary, walk.open.length);
   walk.open.push({ part, boundary, closed: false });
-  if (walk.open.length > CAPS.nesting) walk.breach = `parts nested more than ${CAPS.nesting} deep`;
+  if (walk.open.length > MESSAGE_LIMITS.nesting) walk.breach = `parts nested more than ${MESSAGE_LIMITS.nesting} deep`;
 }
 
 interface Block {

@@ -1,4 +1,4 @@
-import { createBytePasses, SET_BYTES, SLACK, toByteSet } from '../../base/byte-passes.ts';
+import { createBytePasses, OVERREAD_BYTES, SET_BYTES, toByteSet } from '../../base/byte-passes.ts';
 
 /** The transfer encoding of a body (RFC 2045 section 6). */
 export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable' | 'uuencode';
@@ -22,7 +22,7 @@ const SLICE = 32 * 1024;
 const ALPHABET = 0;
 const COUNTS = SET_BYTES;
 const INPUT = 64;
-const passes = createBytePasses(INPUT + SLICE + SLACK);
+const passes = createBytePasses(INPUT + SLICE + OVERREAD_BYTES);
 passes.memory.set(
   toByteSet((byte) => BASE64_CLASS[byte] === 1),
   ALPHABET,

@@ -6,7 +6,7 @@ import { pattern } from '../../base/pattern.ts';
 /** Longer lines are prose: a name and an address have 320 characters at most, and a date 60. */
 const LONGEST_LINE = 500;
 /** An attribution is wrapped over at most this number of lines. */
-export const MOST_WRAPPED = 4;
+export const MAX_WRAPPED = 4;
 
 /** How sure an attribution is. strong: it is one, whatever follows · weak: only if marked lines follow. */
 type Strength = 'strong' | 'weak';
@@ -77,7 +77,7 @@ export function attributionIn(lines: readonly string[]): Attribution | undefined
   const end = bare(last);
   if (!/[:：]$/u.test(end)) return end.startsWith('--') ? dashed(end) : undefined;
   let joined = '';
-  for (let count = 1; count <= Math.min(lines.length, MOST_WRAPPED); count++) {
+  for (let count = 1; count <= Math.min(lines.length, MAX_WRAPPED); count++) {
     const line = bare(lines.at(-count) ?? '');
     // An address alone has its name on the line above: `Example Company.` is no end of a sentence then.
     if (count > 1 && endsSentence(line) && !joined.startsWith('<')) break;
@@ -86,7 +86,7 @@ export function attributionIn(lines: readonly string[]): Attribution | undefined
     if (!isStrong(joined)) continue;
     // The line above may have the beginning: `On Monday, 5 January` above `2026 Ann wrote:`.
     const above = bare(lines.at(-count - 1) ?? '');
-    const more = count < MOST_WRAPPED && ((isCutAbove(joined) && isOpening(above)) || isDateBegun(above, joined));
+    const more = count < MAX_WRAPPED && ((isCutAbove(joined) && isOpening(above)) || isDateBegun(above, joined));
     return { lines: count + (more ? 1 : 0), strength: 'strong' };
   }
   return !SHARED_LINE.test(end) && (hasVerb(end) || ADDRESS.test(end)) ? { lines: 1, strength: 'weak' } : undefined;

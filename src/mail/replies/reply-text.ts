@@ -1,4 +1,4 @@
-import { wholeCharacters } from '../../base/characters.ts';
+import { truncate } from '../../base/characters.ts';
 import { toPlainText } from '../compose/plain-text.ts';
 import { type ParsedMessage, startOfText } from '../message.ts';
 import { quotesOf } from './reply-html.ts';
@@ -10,7 +10,7 @@ import {
   isOriginalLine,
   type Label,
   labelOf,
-  MOST_WRAPPED,
+  MAX_WRAPPED,
 } from './reply-marks.ts';
 
 /** A text in two parts: each of its lines is in exactly one of them. */
@@ -30,19 +30,19 @@ export interface ShownReply extends ReplySplit {
  * Characters of a text that are searched, and of each part. People do not write more above a quote; and the parts
  * repeat a text of the payload, so a text of 25 MB must not be there twice.
  */
-const MOST_SEARCHED = 512 * 1024;
-const MOST_REPLY = 256 * 1024;
-const MOST_QUOTED = 64 * 1024;
+const MAX_SEARCHED = 512 * 1024;
+const MAX_REPLY = 256 * 1024;
+const MAX_QUOTED = 64 * 1024;
 
 /** The reply and what it quotes, of the text of a message, or of its HTML if it has no text. Bounded. */
 export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'html' | 'subject'>): ShownReply {
   const isPlain = text !== undefined;
-  const { start, whole } = startOfText(text ?? html ?? '', MOST_SEARCHED);
+  const { start, whole } = startOfText(text ?? html ?? '', MAX_SEARCHED);
   const { reply, quoted } = isPlain ? splitReply(start, subject) : splitHtmlReply(start, subject);
   return {
-    reply: wholeCharacters(reply, MOST_REPLY),
-    quoted: wholeCharacters(quoted, MOST_QUOTED),
-    cut: !whole || reply.length > MOST_REPLY || quoted.length > MOST_QUOTED,
+    reply: truncate(reply, MAX_REPLY),
+    quoted: truncate(quoted, MAX_QUOTED),
+    cut: !whole || reply.length > MAX_REPLY || quoted.length > MAX_QUOTED,
   };
 }
 
@@ -142,7 +142,7 @@ function find(text: string, marked: readonly Span[]): Found {
   let ownEnd = 0;
   let ownSince = false;
   let span = 0;
-  let looksLeft = MOST_LOOKED_AT;
+  let looksLeft = MAX_LOOKED_AT;
 
   // A quote without an attribution, below own words and above the attribution of another one, is the sender's own.
   const isOwn = (quoted: Quote | undefined): quoted is Quote =>
@@ -240,7 +240,7 @@ const isAttribution = (text: string, at: number, end: number): boolean =>
 function leadIn(text: string, start: number, end: number, paragraph: Paragraph): Pending | undefined {
   const starts = [start];
   const lines = [lineOf(text, start, end)];
-  while (lines.length <= MOST_WRAPPED && (starts[0] ?? 0) > paragraph.start) {
+  while (lines.length <= MAX_WRAPPED && (starts[0] ?? 0) > paragraph.start) {
     const below = starts[0] ?? 0;
     const above = Math.max(paragraph.start, text.lastIndexOf('\n', below - 2) + 1);
     starts.unshift(above);
@@ -264,8 +264,8 @@ function closesAddress(text: string, start: number, at: number, end: number): bo
 }
 
 /** The maximum number of lines of a quoted header, including folded ones. */
-const MOST_HEADER_LINES = 16;
-const MOST_FOLDED = 6;
+const MAX_HEADER_LINES = 16;
+const MAX_FOLDED = 6;
 
 /** Where the header of a quoted message ends (`From:`, `Sent:`, `To:`, `Subject:`); undefined if there is none. */
 function headerEnd(text: string, start: number): number | undefined {
@@ -273,7 +273,7 @@ function headerEnd(text: string, start: number): number | undefined {
   let end = start;
   let folded = 0;
   let isEmpty = false;
-  for (let at = start, lines = 0; lines < MOST_HEADER_LINES && at < text.length; lines++) {
+  for (let at = start, lines = 0; lines < MAX_HEADER_LINES && at < text.length; lines++) {
     const next = endOfLine(text, at);
     const ink = firstInk(text, at, next);
     at = next;
@@ -284,7 +284,7 @@ function headerEnd(text: string, start: number): number | undefined {
       continue;
     }
     const label = labelOf(text.slice(ink, Math.min(next, ink + LONGEST_LABELLED)));
-    if (label === undefined && (found.size === 0 || isEmpty || ++folded > MOST_FOLDED)) break;
+    if (label === undefined && (found.size === 0 || isEmpty || ++folded > MAX_FOLDED)) break;
     if (label === undefined) continue;
     found.add(label);
     isEmpty = false;
@@ -294,7 +294,7 @@ function headerEnd(text: string, start: number): number | undefined {
 }
 
 /** The most lines that are examined closely: mail of people has few that may be of a mail program. */
-const MOST_LOOKED_AT = 1000;
+const MAX_LOOKED_AT = 1000;
 const LONGEST_LINE = 600;
 const LONGEST_LABELLED = 40;
 const QUOTE_MARK = 0x3e;

@@ -56,13 +56,13 @@ export const threadOfSent = (id: string, { thread }: { readonly thread?: string 
   thread ?? threadOfRoot(`${id}@`);
 
 /** The most reply addresses of a message that are used. */
-const MOST_ADDRESSES = 4;
+const MAX_ADDRESSES = 4;
 
 function replyAddressesIn(fields: readonly HeaderField[], sender: string): string[] {
   const given = allValues(fields, 'reply-to').flatMap((value) =>
     parseAddressList(value.slice(0, LONGEST_LIST)).mailboxes.map(({ address }) => address),
   );
-  return [...new Set([...given, sender].filter(isReplyAddress).map(nameOfAddress))].slice(0, MOST_ADDRESSES);
+  return [...new Set([...given, sender].filter(isReplyAddress).map(nameOfAddress))].slice(0, MAX_ADDRESSES);
 }
 
 const LONGEST_LIST = 4096;
@@ -82,16 +82,16 @@ const nameOfToken = (token: string): string => nameOf('relayed', token);
 
 /** The shortest and longest token of a relay for a message, and the most names taken from one reply. */
 const [SHORTEST_TOKEN, LONGEST_TOKEN] = [16, 200];
-const MOST_NAMES = 6;
+const MAX_NAMES = 6;
 
 /**
  * The names in the SMTP reply with which a relay accepted a message. Relays that write a Message-ID of their own name
  * it there: `250 Ok 0102018…` of SES becomes `<0102018…@email.amazonses.com>`, Exchange has the whole id.
  */
-export function namesInReply(reply: string): string[] {
+export function namesInSmtpReply(reply: string): string[] {
   const ids = [...reply.matchAll(/<([^<>\s]{1,500}@[^<>\s]{1,500})>/g)].map(([, id = '']) => nameOfId(id));
   const tokens = reply.split(/[\s,;:=<>()[\]"']+/).filter(isToken);
-  return [...new Set([...ids, ...tokens.map(nameOfToken)])].slice(0, MOST_NAMES);
+  return [...new Set([...ids, ...tokens.map(nameOfToken)])].slice(0, MAX_NAMES);
 }
 
 /** Whether it is random text, and no word, number, address or host name. */
@@ -103,6 +103,6 @@ function isToken(word: string): boolean {
 /** The names that an id in a reply may stand for: itself, and the tokens in its left part. */
 export function namesOfId(id: string): string[] {
   const local = id.slice(0, id.includes('@') ? id.lastIndexOf('@') : undefined);
-  const pieces = [local, ...local.split(/[.+]/)].filter(isToken).slice(0, MOST_NAMES);
+  const pieces = [local, ...local.split(/[.+]/)].filter(isToken).slice(0, MAX_NAMES);
   return [...new Set([nameOfId(id), ...pieces.map(nameOfToken)])];
 }

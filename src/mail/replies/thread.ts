@@ -1,18 +1,18 @@
 import { createHash } from 'node:crypto';
 import { createFieldSearch, parseFound } from '../mime/field-search.ts';
 import { allValues, decodeWords, type HeaderField } from '../mime/headers.ts';
-import { CAPS } from '../outgoing.ts';
+import { MESSAGE_LIMITS } from '../outgoing.ts';
 
 // The conversation that a message belongs to, from its identification fields (RFC 5322 section 3.6.4).
 
 /** Characters of a field that are searched for ids: its root is at the beginning, the latest at the end. */
-const MOST_TEXT = 64 * 1024;
+const MAX_TEXT = 64 * 1024;
 /** Ids of a field that are used: the first and the last of them. */
-const MOST_IDS = 100;
+const MAX_IDS = 100;
 /** Mail programs write no longer ids (RFC 5322 section 2.1.1). */
 const LONGEST_ID = 996;
 /** Some programs encode long fields (RFC 2047), which only text may be; characters that are decoded. */
-const MOST_ENCODED = 8192;
+const MAX_ENCODED = 8192;
 const [OPEN, CLOSE, BACKSLASH, LESS] = [0x28, 0x29, 0x5c, 0x3c];
 
 /** The fields that hold ids, in lower case. */
@@ -24,7 +24,7 @@ export const ID_FIELDS = ['references', 'in-reply-to', 'message-id'] as const;
  */
 export function idsIn(fields: readonly HeaderField[], name: (typeof ID_FIELDS)[number]): string[] {
   const ids = allValues(fields, name).flatMap((value) => piecesOf(value).flatMap(idsOf));
-  return ids.length <= MOST_IDS ? ids : [...ids.slice(0, MOST_IDS / 2), ...ids.slice(-MOST_IDS / 2)];
+  return ids.length <= MAX_IDS ? ids : [...ids.slice(0, MAX_IDS / 2), ...ids.slice(-MAX_IDS / 2)];
 }
 
 /**
@@ -55,8 +55,8 @@ export function sentIdIn(id: string): string | undefined {
 }
 
 function piecesOf(value: string): string[] {
-  if (value.length > MOST_TEXT) return [value.slice(0, MOST_TEXT / 2), value.slice(-MOST_TEXT / 2)];
-  return [value.length <= MOST_ENCODED && value.includes('=?') ? decodeWords(value) : value];
+  if (value.length > MAX_TEXT) return [value.slice(0, MAX_TEXT / 2), value.slice(-MAX_TEXT / 2)];
+  return [value.length <= MAX_ENCODED && value.includes('=?') ? decodeWords(value) : value];
 }
 
 /** The ids in a text, in one pass. */
@@ -102,19 +102,19 @@ function bareIdsOf(text: string): string[] {
 }
 
 /** The most ids that are looked up, in all and from In-Reply-To: some programs name several parents. */
-const MOST_LOOKED_UP = 20;
-const MOST_PARENTS = 5;
+const MAX_LOOKED_UP = 20;
+const MAX_PARENTS = 5;
 
-const findAboutAnswers = createFieldSearch(
+const findReplyFields = createFieldSearch(
   ['references', 'in-reply-to', 'from', 'subject', 'content-type'].map((name) => ({ name, most: 10 })),
-  { startBytes: CAPS.headerBytes, fieldBytes: CAPS.headerBytes },
+  { startBytes: MESSAGE_LIMITS.headerBytes, fieldBytes: MESSAGE_LIMITS.headerBytes },
 );
 
 /** The fields that identify a reply and describe it, from the first octets of a message. */
-export const fieldsAboutAnswers = (start: Uint8Array): HeaderField[] => parseFound(findAboutAnswers(start));
+export const replyFieldsIn = (start: Uint8Array): HeaderField[] => parseFound(findReplyFields(start));
 
 /** The ids of the messages that a message replies to, the nearest first; none if it is no reply. */
-export function answeredIds(fields: readonly HeaderField[]): string[] {
-  const parents = idsIn(fields, 'in-reply-to').slice(0, MOST_PARENTS);
-  return [...new Set([...parents, ...idsIn(fields, 'references').toReversed()])].slice(0, MOST_LOOKED_UP);
+export function repliedToIds(fields: readonly HeaderField[]): string[] {
+  const parents = idsIn(fields, 'in-reply-to').slice(0, MAX_PARENTS);
+  return [...new Set([...parents, ...idsIn(fields, 'references').toReversed()])].slice(0, MAX_LOOKED_UP);
 }

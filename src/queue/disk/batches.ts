@@ -9,7 +9,7 @@ import type { Accepting, Ending } from './changes.ts';
 import { number, numberOrNull, text, textOrNull, whole } from './schema.ts';
 
 /** Open batches per webhook: several, as one may fail; few, as a dead endpoint must not fill the queue. */
-const MOST_OPEN = 4;
+const MAX_OPEN = 4;
 const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
 const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: null, tls: null } });
@@ -44,7 +44,7 @@ export function createBatchChanges(db: DatabaseSync, accepting: Accepting) {
       // The request is repeated if the thread died before it replied.
       const done = again.get(messageId);
       if (done) return { delivery: toDelivery(hook, messageId, number(done, 'events')), blocked: false, left: left() };
-      if (number(openOnes.get(key) ?? {}, 'n') >= MOST_OPEN) return { delivery: null, blocked: true, left: left() };
+      if (number(openOnes.get(key) ?? {}, 'n') >= MAX_OPEN) return { delivery: null, blocked: true, left: left() };
       const taken = pending.take(key, limits);
       if (taken.bodies.length === 0) return { delivery: null, blocked: false, left: NOTHING };
       const batch = write(hook, key, messageId, taken.bodies, now);

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { giveBack, isTight } from '../../base/bytes.ts';
+import { freeChunk, isTight } from '../../base/bytes.ts';
 import { hasCode } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Body, BodyWriter } from '../delivery.ts';
@@ -88,11 +88,11 @@ function createBodyWriter(
       if (failure !== undefined) return undefined;
       if (held.hasRoom(chunk)) {
         held.add(chunk);
-        if (!held.isIn(chunk)) giveBack(chunk);
+        if (!held.isIn(chunk)) freeChunk(chunk);
         return undefined;
       }
       return take(chunk)
-        .then(() => giveBack(chunk))
+        .then(() => freeChunk(chunk))
         .catch((error: unknown) => {
           failure = error;
         });
@@ -135,7 +135,7 @@ function createBuffer() {
   const copyOver = (size: number) => {
     const larger = Buffer.allocUnsafeSlow(size);
     buffer.copy(larger, 0, 0, length);
-    if (buffer !== EMPTY) giveBack(buffer);
+    if (buffer !== EMPTY) freeChunk(buffer);
     buffer = larger;
     ours = true;
   };
@@ -168,14 +168,14 @@ function createBuffer() {
     },
     /** Discards everything; nothing may be added afterwards. */
     free(): void {
-      if (buffer !== EMPTY) giveBack(buffer);
+      if (buffer !== EMPTY) freeChunk(buffer);
       buffer = EMPTY;
     },
     /** Returns all bytes in a buffer of exactly their size; nothing may be added afterwards. */
     giveAway(): Uint8Array {
       if (buffer.byteLength === length) return buffer;
       const bytes = new Uint8Array(buffer.subarray(0, length));
-      giveBack(buffer);
+      freeChunk(buffer);
       return bytes;
     },
   };

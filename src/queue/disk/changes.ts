@@ -6,9 +6,9 @@ import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { createBatchChanges, createHookChanges, createTallying } from './batches.ts';
 import { createCopyMarking } from './copied.ts';
-import { createForgetting } from './forgetting.ts';
 import { createLeasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
+import { createPurging } from './purging.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import { createScanKeeping } from './scans.ts';
 import {
@@ -22,8 +22,8 @@ import {
   taskCode,
   whole,
 } from './schema.ts';
+import { type Sequences, sequenceOf } from './sequences.ts';
 import { sumOf, sumOfDelivery } from './sums.ts';
-import { sequenceOf, type Turns } from './turns.ts';
 
 /** A message as its row stores it: with the bytes, or with the name and SHA-256 of its blob. */
 export interface MessageRow {
@@ -59,18 +59,22 @@ const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key,
 /** The shared parts of several changes. */
 export interface ChangeParts {
   readonly endpoints: Endpoints;
-  readonly turns: Turns;
+  readonly sequences: Sequences;
 }
 
 /** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
-export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
+export function createChanges(
+  db: DatabaseSync,
+  { endpoints, sequences }: ChangeParts,
+  nextKey: (count: number) => number,
+) {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
   const time = db.prepare(
     'INSERT INTO time (key, memory) VALUES (1, ?) ON CONFLICT DO UPDATE SET memory = excluded.memory',
   );
-  const ending = createEnding(db, { endpoints, turns });
+  const ending = createEnding(db, { endpoints, sequences });
   const reporting = createReporting(db);
-  const accepting = createAccepting(db, { endpoints, turns }, nextKey);
+  const accepting = createAccepting(db, { endpoints, sequences }, nextKey);
   return frozen({
     accept(row: MessageRow, deliveries: readonly Delivery[]): Accepted {
       const written = accepting(row, deliveries);
@@ -78,10 +82,10 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
     },
     restore: createRestoring(db, endpoints),
     /** Also stores the verdicts, if the attempt computed any. */
-    settle: createSettling(db, { endpoints, turns }, reporting),
+    settle: createSettling(db, { endpoints, sequences }, reporting),
     ...createScanKeeping(db),
     ...createCopyMarking(db),
-    ...createLeasing(db, endpoints, turns),
+    ...createLeasing(db, endpoints, sequences),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at: number) => {
@@ -91,7 +95,7 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
       time.run(memory);
     },
     ...ending,
-    ...createForgetting(db, { endpoints, turns }),
+    ...createPurging(db, { endpoints, sequences }),
     ...createBatchChanges(db, accepting),
     ...createHookChanges(db, ending),
   });
@@ -112,7 +116,7 @@ function messageValues(key: number, row: MessageRow, deliveries: number): SQLInp
 /** Writes messages with their deliveries. */
 export type Accepting = ReturnType<typeof createAccepting>;
 
-function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
+function createAccepting(db: DatabaseSync, { endpoints, sequences }: ChangeParts, nextKey: (count: number) => number) {
   const message = db.prepare(`${INSERT_MESSAGE} ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
@@ -135,7 +139,7 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
       const [kind, task] = [kindCode(one.kind), taskCode(one.task)];
       const from = Math.max(at, whole(one.notBefore ?? 0));
       const sequence = one.sequence ?? null;
-      const due = one.fate ? from : turns.dueOf(sequence, from);
+      const due = one.fate ? from : sequences.dueOf(sequence, from);
       const sum = sumOfDelivery({ ...one, kind, task, message: key, route: one.routeId });
       const written = delivery.run(
         key + i,
@@ -201,7 +205,7 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
   };
 }
 
-function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { keepReport }: Reporting) {
+function createSettling(db: DatabaseSync, { endpoints, sequences }: ChangeParts, { keepReport }: Reporting) {
   const find =
     db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, sequence, b.hook FROM deliveries
     LEFT JOIN batches b ON b.message = key WHERE id = ?`);
@@ -242,7 +246,7 @@ function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { k
       const ended = state === 'waiting' ? dueAt : forget ? 0 : at;
       update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
       if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
-      behind = turns.settled(sequenceOf(row), key, settlement);
+      behind = sequences.settled(sequenceOf(row), key, settlement);
     } else if (made) note.run(posts, key);
     const isBatch = row['hook'] !== null;
     return { behind, tally: isBatch ? tallying.settled(key, number(row, 'endpoint'), settlement, open) : null };
@@ -253,7 +257,7 @@ function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { k
 export type Ending = ReturnType<typeof createEnding>;
 
 /** Every statement checks the state again: it may have changed since the keys were read. */
-function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
+function createEnding(db: DatabaseSync, { endpoints, sequences }: ChangeParts) {
   // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. A delivery
   // behind another is due when that has ended.
   const retry = db.prepare(`UPDATE deliveries
@@ -310,7 +314,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
       rows.map((row) => number(row, 'key')),
       (key, endpoint, _, sequence) => {
         const buried = shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1);
-        turns.advance(sequence, now);
+        sequences.advance(sequence, now);
         return buried;
       },
     ).length;
@@ -326,7 +330,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
         const dropped =
           OPEN_CODES.includes(state) &&
           shifted(drop.run(whole(now), note ?? null, key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0);
-        turns.advance(sequence, now);
+        sequences.advance(sequence, now);
         return dropped;
       }),
     replay: (keys: readonly number[], now: number): readonly number[] =>
@@ -335,7 +339,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
         (key, endpoint, _, sequence) =>
           // Mail that a route without a URL discarded has no destination.
           endpoints.byKey(endpoint)?.url !== '' &&
-          shifted(replay.run(whole(now), key, turns.dueOf(sequence, whole(now))).changes !== 0, key, endpoint, 1),
+          shifted(replay.run(whole(now), key, sequences.dueOf(sequence, whole(now))).changes !== 0, key, endpoint, 1),
       ),
     redirect: (keys: readonly number[], url: string) =>
       each(keys, (key, endpoint, state) => {

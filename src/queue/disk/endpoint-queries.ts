@@ -9,7 +9,7 @@ type SincePlace = readonly [budgetFrom: number, key: number];
 /** Characters of an answer that are compared. */
 const LONGEST_START = 120;
 /** Distinct texts in one window; further answers are grouped without their text. */
-const MOST_ANSWERS = 500;
+const MAX_ANSWERS = 500;
 
 /** Creates the queries over the reader's connection. */
 export function createEndpointQueries(db: DatabaseSync) {
@@ -104,7 +104,7 @@ function toWindow(rows: Iterable<SqlRow>): AttemptWindow {
 /** Returns the index of the answer in `answers`, and adds it if it is new. */
 function numberOf(row: SqlRow, known: Map<string, number>, answers: AttemptAnswer[]): number {
   const [status, error] = [numberOrNull(row, 'status'), textOrNull(row, 'error')];
-  const line = answers.length < MOST_ANSWERS ? startOf(text(row, 'answer')) : '';
+  const line = answers.length < MAX_ANSWERS ? startOf(text(row, 'answer')) : '';
   const key = `${status}\n${error}\n${line}`;
   const found = known.get(key);
   if (found !== undefined) return found;

@@ -1,8 +1,8 @@
 import { type Clock, createLoop, createPauses } from '../../base/clock.ts';
+import type { DiskSpace } from '../../base/disk-space.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Metrics } from '../../base/metrics.ts';
-import type { Room } from '../../base/room.ts';
 import { tableOf } from '../../base/tables.ts';
 import {
   type AcceptOutcome,
@@ -218,11 +218,11 @@ const SHARE = 0.01;
 interface ShownParts {
   readonly file: Pick<QueueFile, 'tally' | 'sound'>;
   readonly reading: Reader;
-  readonly room: Pick<Room, 'has' | 'disk'>;
+  readonly room: Pick<DiskSpace, 'has' | 'disk'>;
 }
 
 /** Registers the gauges of the queue. */
-export function showQueue({ file, reading, room }: ShownParts, clock: Clock, metrics: Metrics): void {
+export function registerQueueGauges({ file, reading, room }: ShownParts, clock: Clock, metrics: Metrics): void {
   const { byEndpoint } = file.tally;
   const ended = remembered(() => reading.read('ended'), clock);
   metrics.gauge(

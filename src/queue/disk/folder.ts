@@ -94,15 +94,17 @@ export function emptyTmp({ tmp }: Folder): number {
   return files.length;
 }
 
-/** Makes the new file the valid one: after a crash before `adopt`, the next start completes the replacement. */
-export function appoint({ dir, part, next }: Folder): void {
+/**
+ * Makes the new file the valid one: after a crash before `applyReplacement`, the next start completes the replacement.
+ */
+export function stageReplacement({ dir, part, next }: Folder): void {
   syncPath(part);
   renameSync(part, next);
   syncPath(dir);
 }
 
 /** Replaces the old file with the new one. The old log goes first: SQLite would replay it into the new file. */
-export function adopt({ dir, file, next }: Folder): void {
+export function applyReplacement({ dir, file, next }: Folder): void {
   rmSync(`${file}-wal`, { force: true });
   rmSync(`${file}-shm`, { force: true });
   syncPath(dir);
@@ -111,7 +113,7 @@ export function adopt({ dir, file, next }: Folder): void {
 }
 
 /** Whether a new file waits to be adopted. */
-export function isAppointed({ next }: Folder): boolean {
+export function isReplacementStaged({ next }: Folder): boolean {
   return existsSync(next);
 }
 

@@ -5,7 +5,7 @@ import type { AttemptRecord, EndpointName, Settlement } from '../delivery.ts';
 import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, numberOrNull, stateCode, toAttempt, whole } from './schema.ts';
-import { sequenceOf, type Turns } from './turns.ts';
+import { type Sequences, sequenceOf } from './sequences.ts';
 
 // Leases of deliveries that their consumer pulls. A lease is stored as the due time of its delivery and an attempt
 // without a result, so it survives a restart, and a delivery whose consumer died is due again when the lease ends.
@@ -40,7 +40,7 @@ const OPEN = 'not acknowledged';
 const RAN_OUT = 'lease ran out';
 
 /** Creates the leasing on the writer's connection. */
-export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Turns) {
+export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Sequences) {
   const due =
     db.prepare(`SELECT d.key, d.posts, d.sequence, d.held_since FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
     WHERE d.id = ? AND d.state = 0 AND d.due_at <= ? AND e.account = ? AND e.url = ?`);

@@ -6,8 +6,8 @@ import { type Endpoint, endpointKey } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { kindCode, kindOfCode, number, text, textOrNull } from './schema.ts';
+import { createSequences } from './sequences.ts';
 import type { Ask, AskReply, EndpointRow, News } from './thread.ts';
-import { createTurns } from './turns.ts';
 
 /** The result of one transaction. */
 interface Committed {
@@ -22,12 +22,12 @@ export type OpenFile = ReturnType<typeof createOpenFile>;
 export function createOpenFile(db: DatabaseSync, now?: number) {
   const { readVersion, readNext } = createCounters(db);
   const endpoints = createEndpoints(db);
-  const turns = createTurns(db);
-  if (now !== undefined) turns.mend(now);
+  const sequences = createSequences(db);
+  if (now !== undefined) sequences.mend(now);
   const loaded = endpoints.load();
   let seen = readVersion();
   let next = readNext();
-  const changes = createChanges(db, { endpoints, turns }, (count) => {
+  const changes = createChanges(db, { endpoints, sequences }, (count) => {
     const first = next;
     next += count;
     return first;
@@ -50,11 +50,11 @@ export function createOpenFile(db: DatabaseSync, now?: number) {
       reloaded = outside() !== undefined;
       const answers = asks.map((ask): AskReply => [ask[0], 'done', run(changes, ask)]);
       db.exec('COMMIT');
-      const changed = { ...endpoints.commit(), due: turns.commit() };
+      const changed = { ...endpoints.commit(), due: sequences.commit() };
       return { answers, news: reloaded ? { loaded: endpoints.load() } : changed };
     } catch (error) {
       endpoints.rollback();
-      turns.rollback();
+      sequences.rollback();
       next = first;
       if (reloaded) seen = -1; // the changes of another process were not reported yet
       rollback(db);

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { kindOf, LOST } from './faults.ts';
-import { appoint, type Folder, keepAside } from './folder.ts';
+import { type Folder, keepAside, stageReplacement } from './folder.ts';
 import { fillKinds } from './kinds.ts';
 import { connect, lacksKinds, makeTables, OPEN_CODES, stateCode, TABLE_KEYS, text } from './schema.ts';
 
@@ -35,7 +35,7 @@ export function rebuild(old: DatabaseSync | null, folder: Folder, now: number, a
     ? copyAll(old, folder.part, now)
     : { messages: 0, deliveries: 0, lostMessages: 0, lostDeliveries: 0 };
   const kept = aside ? keepAside(folder, now) : null;
-  appoint(folder);
+  stageReplacement(folder);
   return { ...counts, aside: kept };
 }
 

@@ -5,7 +5,7 @@ import type { Tools } from '../../base/tools.ts';
 import type { Blobs } from './bodies.ts';
 import { LOST } from './faults.ts';
 import type { QueueFile } from './file.ts';
-import { copyLogAside, type Folder, isAppointed } from './folder.ts';
+import { copyLogAside, type Folder, isReplacementStaged } from './folder.ts';
 import { findLogDamage } from './log-damage.ts';
 import type { Reader } from './reader.ts';
 
@@ -30,7 +30,7 @@ export async function quarantine(
 }
 
 /** Gives up deliveries, by key or id, whose rows were damaged, or whose message cannot be found by its id. */
-export async function buryDamaged(
+export async function giveUpDamaged(
   { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
   which: readonly (number | string)[],
   message?: string,
@@ -46,7 +46,8 @@ export async function buryDamaged(
  */
 export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'clock' | 'log'>): void {
   const path = `${folder.file}-wal`;
-  if (isAppointed(folder) || !existsSync(path)) return; // a file that is about to be replaced no longer needs its log
+  // A file that is about to be replaced no longer needs its log.
+  if (isReplacementStaged(folder) || !existsSync(path)) return;
   const damage = findLogDamage(path);
   if (!damage) return;
   log.error('spool.fault', {

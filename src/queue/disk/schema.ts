@@ -241,11 +241,11 @@ export function connect(path: string): DatabaseSync {
 /** Creates the tables in an empty file. Free pages can be returned to the disk (`incremental_vacuum`). */
 export function makeTables(db: DatabaseSync): void {
   db.exec('PRAGMA auto_vacuum = INCREMENTAL');
-  grow(db);
+  migrate(db);
 }
 
 /** Upgrades the tables to this version, in one transaction. */
-export function grow(db: DatabaseSync): void {
+export function migrate(db: DatabaseSync): void {
   inTransaction(db, () => {
     const version = versionOf(db);
     db.exec(VERSIONS.slice(version).join(''));
@@ -254,7 +254,7 @@ export function grow(db: DatabaseSync): void {
   });
 }
 
-export function isOld(db: DatabaseSync): boolean {
+export function needsMigration(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
 }
 
@@ -264,7 +264,7 @@ export function lacksKinds(db: DatabaseSync): boolean {
 
 const versionOf = (db: DatabaseSync): number => Number(pragma(db, 'user_version'));
 
-/** Opens the queue file, or creates it. Refuses one of a newer version; an older one must be upgraded by `grow`. */
+/** Opens the queue file, or creates it. Refuses one of a newer version; an older one must be upgraded by `migrate`. */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
   try {

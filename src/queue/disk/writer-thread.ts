@@ -1,10 +1,10 @@
 import { type Line, serveThread } from '../../base/worker.ts';
 import { createCheckpoints } from './checkpoints.ts';
 import { kindOf, reasonOf } from './faults.ts';
-import { adopt, type Folder, folderOf, isAppointed, syncPath } from './folder.ts';
+import { applyReplacement, type Folder, folderOf, isReplacementStaged, syncPath } from './folder.ts';
 import { createOpenFile, type OpenFile } from './open-file.ts';
 import { type Rebuilt, rebuild } from './rebuild.ts';
-import { grow, isOld, openFile } from './schema.ts';
+import { migrate, needsMigration, openFile } from './schema.ts';
 import type { Ask, AskReply, QueueProtocol, ThreadData } from './thread.ts';
 
 /** The maximum of body bytes in one transaction, to keep its sync short and its memory bounded. */
@@ -17,17 +17,17 @@ function openQueue(
   folder: Folder,
   { role, now }: ThreadData,
 ): { readonly file: OpenFile; readonly rebuilt: Rebuilt | null } {
-  if (isAppointed(folder)) {
+  if (isReplacementStaged(folder)) {
     if (role === 'visitor') throw new Error('the queue is being rebuilt: start the daemon, or wait until it is done');
-    adopt(folder);
+    applyReplacement(folder);
   }
   let damaged: OpenFile['db'] | null = null;
   try {
     damaged = openFile(folder.file);
-    if (isOld(damaged)) {
+    if (needsMigration(damaged)) {
       // A daemon of the older version may be running, and would continue to write rows of the old format.
       if (role === 'visitor') throw new Error('the queue has an older format: start the daemon, which upgrades it');
-      grow(damaged);
+      migrate(damaged);
     }
     syncPath(folder.dir);
     return { file: createOpenFile(damaged, role === 'daemon' ? now : undefined), rebuilt: null };
@@ -35,7 +35,7 @@ function openQueue(
     if (role === 'visitor' || kindOf(error) !== 'damaged') throw error;
     const rebuilt = rebuild(damaged, folder, now, true);
     close(damaged);
-    adopt(folder);
+    applyReplacement(folder);
     return { file: createOpenFile(openFile(folder.file), now), rebuilt };
   }
 }
@@ -73,7 +73,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
       rebuilt = rebuild(file.db, folder, now, aside);
       close(file.db);
     }
-    if (isAppointed(folder)) adopt(folder);
+    if (isReplacementStaged(folder)) applyReplacement(folder);
     file = createOpenFile(openFile(folder.file), now);
     broken = null;
     return rebuilt;

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/clock.ts';
 import type { Delivery } from '../delivery.ts';
 import type { AttemptSummary, Lesson } from '../settle.ts';
-import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
+import { type ConcurrencyBounds, type ConcurrencyLimit, newLimit, updateLimit } from './concurrency-limit.ts';
 
 // The breaker opens
 // - after MISSES consecutive attempts without an answer (no connection, or none in time),
@@ -85,7 +85,7 @@ export interface BreakerState {
   /** When the next probe may be sent, unless the phase is closed. */
   readonly probeAt: number;
   /** The limit of deliveries in flight while closed. */
-  readonly places: Places;
+  readonly concurrency: ConcurrencyLimit;
   /** Consecutive attempts without an answer. */
   readonly misses: number;
   readonly run: Run;
@@ -114,7 +114,7 @@ export interface Occasion {
   readonly full: boolean;
   readonly lag: number;
   /** The bounds of its limit. */
-  readonly bounds: PlaceBounds;
+  readonly bounds: ConcurrencyBounds;
   /** Absent if several deliveries shared the attempt. */
   readonly attempted?: Attempted | undefined;
 }
@@ -130,12 +130,12 @@ const EMPTY: Half = { passed: 0, failed: 0 };
 const NO_RUN: Run = { failed: 0, from: 0, last: Number.NEGATIVE_INFINITY, doubtful: false, suspects: [] };
 const NEVER = Number.POSITIVE_INFINITY;
 
-export function newEndpoint(now: number, { start, most }: PlaceBounds): BreakerState {
+export function newEndpoint(now: number, { start, most }: ConcurrencyBounds): BreakerState {
   return {
     phase: 'closed',
     since: now,
     probeAt: now,
-    places: newPlaces(Math.min(start, most)),
+    concurrency: newLimit(Math.min(start, most)),
     misses: 0,
     run: NO_RUN,
     long: { from: now, half: EMPTY, halfBefore: EMPTY },
@@ -212,14 +212,14 @@ function learnPass(before: BreakerState, occasion: Occasion): Learned {
   const { now, bounds } = occasion;
   if (before.phase !== 'closed') {
     // Restarts with one at a time, whatever the limit was before.
-    const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now, hold: before.hold };
+    const state = { ...newEndpoint(now, bounds), concurrency: newLimit(1), passedAt: now, hold: before.hold };
     return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
   }
   return unchanged({
     ...before,
     long: counted(before.long, LONG_HALF, now, 1, 0),
     short: counted(before.short, SHORT_HALF, now, 1, 0),
-    places: count(before.places, { ...occasion, kind: 'ok' }, bounds),
+    concurrency: updateLimit(before.concurrency, { ...occasion, kind: 'ok' }, bounds),
     misses: 0,
     run: NO_RUN,
     restUntil: now,
@@ -231,14 +231,14 @@ function learnFailure(before: BreakerState, lesson: Lesson, occasion: Occasion):
   const { now, attempted } = occasion;
   if (lesson.aside) return unchanged(before);
   const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
-  const places = count(before.places, { ...occasion, kind }, occasion.bounds);
+  const concurrency = updateLimit(before.concurrency, { ...occasion, kind }, occasion.bounds);
   // Repeated failures of one message only prove that nothing has passed since.
   const isAgain = lesson.suspect === true && isIn(before.run, attempted);
   const state: BreakerState = isAgain
-    ? { ...before, places, run: { ...before.run, last: now } }
+    ? { ...before, concurrency, run: { ...before.run, last: now } }
     : {
         ...before,
-        places,
+        concurrency,
         misses: lesson.kind === 'unanswered' ? before.misses + 1 : 0,
         run: longer(before.run, lesson, occasion),
         long: counted(before.long, LONG_HALF, now, 0, 1),
@@ -376,7 +376,7 @@ export function toWholeSecond(time: number): number {
  * Restores the saved state. Unreadable text counts as none, and a wrong clock delays a probe by at most 24 hours
  * (paused) or 6 hours (open), and the end of a hold by at most the longest one.
  */
-export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): BreakerState {
+export function fromMemory(memory: string | null, shift: number, now: number, bounds: ConcurrencyBounds): BreakerState {
   const fresh = newEndpoint(now, bounds);
   const kept = readMemory(memory);
   if (!kept) return fresh;

@@ -1,5 +1,5 @@
 import { frozen } from '../../base/frozen.ts';
-import type { Company } from '../road.ts';
+import type { ShareRule } from '../road.ts';
 import { mayBeEarly, type Waiting } from './waiting.ts';
 
 /** The maximum of due deliveries of one endpoint held in memory, and of later ones. The rest stays on the spool. */
@@ -83,14 +83,14 @@ export function createEndpointQueue() {
     },
     take,
     /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
-    takeWith({ most, takes }: Company, now: number): readonly Waiting[] {
+    takeWith({ most, accepts }: ShareRule, now: number): readonly Waiting[] {
       ripen(now);
-      return due.takeWhich(most, takes);
+      return due.takeWhich(most, accepts);
     },
     /**
      * Takes a delivery for a probe: a due one with the fewest attempts, else the next later one that is not parked or
-     * timed. Suspects (`isSuspect`) come after all others, and parked ones last, when due. `place` selects among equal
-     * ones: 0 the first, close to 1 the last.
+     * timed. Suspects (`isSuspect`) come after all others, and parked ones last, when due. `place` selects among
+     * equal ones: 0 the first, close to 1 the last.
      */
     takeProbe(now: number, isSuspect?: Test, place = 0) {
       ripen(now);
@@ -164,7 +164,7 @@ export function createEndpointQueue() {
      * The endpoint is available again: its deliveries are due now, except parked and timed ones, and those for which
      * `waits` is true. Returns whether there are more outside.
      */
-    pull(now: number, waits?: Test) {
+    makeAllDue(now: number, waits?: Test) {
       for (const waiting of later.drain())
         later.add(mayBeEarly(waiting) && !waits?.(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
@@ -172,7 +172,7 @@ export function createEndpointQueue() {
       return more;
     },
     /** Takes the due deliveries for which `isOver` is true. */
-    takeOver(now: number, isOver: (waiting: Waiting) => boolean) {
+    takeExpired(now: number, isOver: (waiting: Waiting) => boolean) {
       ripen(now);
       const over: Waiting[] = [];
       for (const waiting of due.drain()) {

@@ -101,7 +101,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
       if (delivery.behind || roads[delivery.kind].isPulled?.(delivery.url)) continue;
       const lane = lanes.of(delivery, null);
       lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
-      if (delivery.kind === 'inbound' && !lane.holdsUp(now.steady)) backlog.add(lane);
+      if (delivery.kind === 'inbound' && !lane.isBottleneck(now.steady)) backlog.add(lane);
       poke(lane);
     }
   }
@@ -122,7 +122,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
 
   /** After a manual change, the deliveries in memory and the state of the endpoints may be wrong: reloads all. */
   function relearn(): void {
-    for (const lane of lanes.all()) lane.doubt(clock.monotonic());
+    for (const lane of lanes.all()) lane.invalidate(clock.monotonic());
     backlog.clear();
     again = true;
     if (!learning) void learnAll();

@@ -9,8 +9,8 @@ import type { Waiting } from './waiting.ts';
 
 interface GateDeps extends Pick<Tools, 'clock' | 'ids'> {
   /** The posts of all endpoints. */
-  readonly posts: Rounds;
-  readonly lag: Lag;
+  readonly posts: RoundRobin;
+  readonly lag: LoopLag;
   readonly stopping: () => boolean;
 }
 
@@ -39,7 +39,7 @@ export function createGate(
     place = 'posting';
     inDoubt = lane.inDoubt;
     sentAt = clock.monotonic();
-    full = lane.setOut();
+    full = lane.beginAttempt();
     posts.begin(lane, inDoubt);
     lag.look();
     return true;
@@ -48,9 +48,9 @@ export function createGate(
   /** Undoes the counts of the attempt, at whatever stage it ended. */
   function close(): void {
     if (place === 'left') return;
-    if (place === 'preparing') lane.unprepare();
+    if (place === 'preparing') lane.endPreparation();
     if (place === 'posting') {
-      lane.comeBack();
+      lane.endAttempt();
       posts.end(lane, inDoubt);
     }
     place = 'left';
@@ -100,9 +100,9 @@ const LOOK = 20;
 const FADE = 0.8;
 
 /** How late our event loop is: responses wait that long before they are read. */
-type Lag = ReturnType<typeof createLag>;
+type LoopLag = ReturnType<typeof createLoopLag>;
 
-export function createLag(clock: Clock) {
+export function createLoopLag(clock: Clock) {
   let ms = 0;
   let looking = false;
   return frozen({
@@ -127,13 +127,13 @@ export function createLag(clock: Clock) {
  * get equal shares (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length
  * thresholds for shared-memory packet switches", 1998).
  */
-export type Rounds = ReturnType<typeof createRounds>;
+export type RoundRobin = ReturnType<typeof createRoundRobin>;
 
 /** One endpoint alone gets four fifths of all places, five endpoints 19 % each. */
 const SHARE = 4;
 
 /** `startOne` starts one delivery of the lane and calls `add` if there are more. */
-export function createRounds(concurrency: number, startOne: (lane: Lane) => void) {
+export function createRoundRobin(concurrency: number, startOne: (lane: Lane) => void) {
   // Sets keep the order in which lanes were added.
   const sound = new Set<Lane>();
   const doubtful = new Set<Lane>();
@@ -225,7 +225,7 @@ export interface Sleeper {
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */
-export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S) => void) {
+export function createTimerQueue<S extends Sleeper>(clock: Clock, wake: (sleeper: S) => void) {
   // A sleeper whose time was changed leaves its old entry behind; the entry is skipped because the times differ.
   const entries = createHeap<{ readonly sleeper: S; readonly at: number }>(({ at }) => at);
   let cancel = (): void => {};

@@ -20,8 +20,8 @@ import {
   readMemory,
   toMemory,
 } from './breaker.ts';
+import { afterIdle, type ConcurrencyBounds } from './concurrency-limit.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
-import { afterIdle, type PlaceBounds } from './places.ts';
 import { mayBeEarly, type Times, type Waiting } from './waiting.ts';
 
 /** Attempts in preparation at one time for one endpoint. */
@@ -45,7 +45,7 @@ export class Lane implements Endpoint {
   readonly host: string;
   readonly queue: EndpointQueue = createEndpointQueue();
   wakeAt = Number.POSITIVE_INFINITY;
-  readonly #bounds: PlaceBounds;
+  readonly #bounds: ConcurrencyBounds;
   #state: BreakerState;
   /** The state last saved on the spool. */
   #kept: string | null;
@@ -65,7 +65,12 @@ export class Lane implements Endpoint {
   #last: LastAttempt | null = null;
 
   /** Restores the state that the spool saved for the endpoint. */
-  constructor({ account, url, kind }: Endpoint, bounds: PlaceBounds, memory: string | null, { wall, steady }: Times) {
+  constructor(
+    { account, url, kind }: Endpoint,
+    bounds: ConcurrencyBounds,
+    memory: string | null,
+    { wall, steady }: Times,
+  ) {
     this.account = account;
     this.url = url;
     this.kind = kind;
@@ -94,12 +99,12 @@ export class Lane implements Endpoint {
   }
 
   /** The number of attempts that are being prepared, and of ready ones. */
-  get making(): { readonly preparing: number; readonly ready: number } {
+  get pendingAttempts(): { readonly preparing: number; readonly ready: number } {
     return { preparing: this.#preparing, ready: this.#turns.length };
   }
 
-  /** The limit that `places` never exceeds. */
-  get mostPlaces(): number {
+  /** The limit that `concurrency` never exceeds. */
+  get maxConcurrency(): number {
     return this.#bounds.most;
   }
 
@@ -114,8 +119,8 @@ export class Lane implements Endpoint {
   }
 
   /** The limit of attempts in flight. */
-  get places(): number {
-    return this.#state.phase === 'closed' ? Math.floor(this.#state.places.limit) : 1;
+  get concurrency(): number {
+    return this.#state.phase === 'closed' ? Math.floor(this.#state.concurrency.limit) : 1;
   }
 
   /**
@@ -135,9 +140,9 @@ export class Lane implements Endpoint {
   }
 
   /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
-  takeAlong(first: Waiting, now: number, { companyOf }: Pick<Road, 'companyOf'>): readonly Waiting[] {
-    if (!companyOf || this.#state.phase !== 'closed' || this.queue.nextDue() > now) return [];
-    const company = companyOf(first);
+  takeAlong(first: Waiting, now: number, { shareRuleOf }: Pick<Road, 'shareRuleOf'>): readonly Waiting[] {
+    if (!shareRuleOf || this.#state.phase !== 'closed' || this.queue.nextDue() > now) return [];
+    const company = shareRuleOf(first);
     return company ? this.queue.takeWith(company, now) : [];
   }
 
@@ -188,7 +193,7 @@ export class Lane implements Endpoint {
    * Whether its deliveries wait for the endpoint and not for this host: it is unavailable, held, in doubt, or has had
    * more attempts ready than its limit for some time (not just in a burst).
    */
-  holdsUp(now: number): boolean {
+  isBottleneck(now: number): boolean {
     if (this.inDoubt || this.isHeld(now)) return true;
     if (this.#wantsMore()) this.#aheadFrom = Number.POSITIVE_INFINITY;
     else this.#aheadFrom = Math.min(this.#aheadFrom, now);
@@ -198,8 +203,8 @@ export class Lane implements Endpoint {
   /** Begins to prepare an attempt. Returns whether it is a probe of an unavailable endpoint. */
   prepare(now: number): boolean {
     if (this.#posting === 0) {
-      const places = afterIdle(this.#state.places, now - this.#usedAt, this.#bounds);
-      this.#state = { ...this.#state, places };
+      const concurrency = afterIdle(this.#state.concurrency, now - this.#usedAt, this.#bounds);
+      this.#state = { ...this.#state, concurrency };
     }
     this.#state = begun(this.#state, now);
     this.#usedAt = now;
@@ -210,7 +215,7 @@ export class Lane implements Endpoint {
   }
 
   /** Preparation ended without a ready attempt. */
-  unprepare(): void {
+  endPreparation(): void {
     this.#preparing--;
   }
 
@@ -238,13 +243,13 @@ export class Lane implements Endpoint {
   }
 
   /** Counts an attempt as sent. Returns whether that reaches the limit. */
-  setOut(): boolean {
+  beginAttempt(): boolean {
     this.#posting++;
-    return this.#posting >= this.places;
+    return this.#posting >= this.concurrency;
   }
 
   /** Counts an attempt as ended. */
-  comeBack(): void {
+  endAttempt(): void {
     this.#posting--;
   }
 
@@ -261,7 +266,7 @@ export class Lane implements Endpoint {
     this.#state = state;
     // In case one message was the cause, the others go first.
     const waits = ({ delivery, due }: Waiting) => due - occasion.now < SUSPECT_WAIT && isSuspect(before, delivery);
-    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now, waits);
+    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.makeAllDue(occasion.now, waits);
     return change;
   }
 
@@ -316,14 +321,14 @@ export class Lane implements Endpoint {
   }
 
   /** After a manual change, the deliveries in memory and the state of the endpoint may be wrong: reload and probe. */
-  doubt(now: number): void {
+  invalidate(now: number): void {
     this.queue.forget(now);
     this.#state = askNow(this.#state, now);
   }
 
   /** Whether one more ready attempt may be sent now. */
   #hasPlace(): boolean {
-    return this.#state.phase !== 'closed' || this.#posting < this.places;
+    return this.#state.phase !== 'closed' || this.#posting < this.concurrency;
   }
 
   /**
@@ -338,7 +343,7 @@ export class Lane implements Endpoint {
   }
 
   #wantsAttempt(): boolean {
-    return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
+    return this.#preparing < (this.#answers() ? PREPARED : 2 * this.concurrency) && this.#wantsMore();
   }
 
   /** Whether a message that has not failed waits, which can tell a failing endpoint from failing messages. */
@@ -351,9 +356,9 @@ export class Lane implements Endpoint {
 
   /** Whether more attempts should be ready or in flight. */
   #wantsMore(): boolean {
-    const { places } = this;
-    const spare = this.#answers() ? Math.min(places, PREPARED) : 0;
-    return this.#turns.length + this.#posting < places + spare;
+    const { concurrency } = this;
+    const spare = this.#answers() ? Math.min(concurrency, PREPARED) : 0;
+    return this.#turns.length + this.#posting < concurrency + spare;
   }
 
   /** Whether its deliveries may expire without an attempt. */

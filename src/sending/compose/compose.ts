@@ -1,17 +1,17 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readAll, sizeOf } from '../../base/bytes.ts';
+import { createBoundedCache } from '../../base/cache.ts';
 import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
-import { createMemory } from '../../base/memory.ts';
 import type { ThreadTask } from '../../base/worker-tasks.ts';
 import { assertAuthor, UnclearAuthor } from '../../mail/addresses/author.ts';
 import { bounceAddress, toToken, unsubAddress } from '../../mail/addresses/return-address.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { needSmtpUtf8, UnsendableField, withSendableHeader } from '../../mail/compose/sendable.ts';
-import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
-import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
-import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
+import { createAnalyticsTagging, type LinkRewrite, rewriteHtml, rewriteText, withoutQuery } from '../../mail/links.ts';
+import { RenderedTooLong, TemplateError } from '../../mail/template-errors.ts';
+import { LONGEST_COUNTED_URL, MAX_COUNTED_URLS } from '../../store/rows/counters.ts';
 import type { ComposedMessage, ComposeJob, ComposeReply } from '../types.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
@@ -19,19 +19,19 @@ import { createFilling } from './merge-fields.ts';
 import { sign } from './sign.ts';
 
 /** Cached keys, some kilobytes each. */
-const MOST_KEYS = 500;
+const MAX_KEYS = 500;
 
 /**
  * Creates a function that composes the message for one recipient from the submission: merge tags, tracking, unsubscribe
  * links, return path and DKIM. The same job gives the same bytes. It throws `TooLarge` if no server would accept the
- * message, `FaultyTemplate` if it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and
+ * message, `TemplateError` if it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and
  * `UnsendableField` if a field has too long a line; any other error is a fault of ours. Parsed keys and the CSS inliner
  * are cached: signing with a cached key takes half the time.
  */
 export function createCompose(): (
   job: ComposeJob,
 ) => Promise<ComposedMessage & { readonly bytes: Uint8Array<ArrayBuffer> }> {
-  const keys = createMemory<KeyObject>({ most: MOST_KEYS });
+  const keys = createBoundedCache<KeyObject>({ most: MAX_KEYS });
   let inlining: Promise<Inline> | undefined;
   // Loaded on demand: few messages need it, and it is a lot of code.
   const inliner = () =>
@@ -76,7 +76,7 @@ export function createComposeTask(): ThreadTask<ComposeJob, ComposeReply> {
     } catch (error) {
       // an unreadable file is not the message's fault
       if (error instanceof Error && 'syscall' in error) throw error;
-      const faulty = error instanceof FaultyTemplate;
+      const faulty = error instanceof TemplateError;
       const final =
         faulty || error instanceof TooLarge || error instanceof UnclearAuthor || error instanceof UnsendableField;
       const text = errorText(error);
@@ -105,15 +105,15 @@ async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined
     });
     return { message, links: personal.followed() };
   } catch (error) {
-    throw error instanceof TooLong ? new TooLarge() : error;
+    throw error instanceof RenderedTooLong ? new TooLarge() : error;
   }
 }
 
 /**
- * The personalization of a message for one recipient. All functions throw `TooLong` when their output grows too long;
- * filling also throws `FaultyTemplate`.
+ * The personalization of a message for one recipient. All functions throw `RenderedTooLong` when their output grows too
+ * long; filling also throws `TemplateError`.
  */
-export type Personal = ReturnType<typeof createPersonal>;
+export type Personalization = ReturnType<typeof createPersonal>;
 
 /** Inlines the style sheets of an HTML text. */
 type Inline = (html: string) => string;
@@ -135,7 +135,7 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
     tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
     /** Adds inlined style sheets, links and the open pixel to an HTML part; `withPixel` is true only for the first. */
     trackHtml(html: string, withPixel: boolean) {
-      return changeHtml(
+      return rewriteHtml(
         inline ? inline(html) : html,
         {
           relink: links.relink(clicks === 'html' || clicks === 'all'),
@@ -146,7 +146,7 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
     },
     trackText(text: string) {
       const relink = links.relink(clicks === 'text' || clicks === 'all');
-      return relink ? changeText(text, relink, most) : text;
+      return relink ? rewriteText(text, relink, most) : text;
     },
     /** HTML for a filled text part, for a message without HTML. */
     toHtml: (text: string) => toHtmlPage(text, most),
@@ -172,7 +172,7 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
   const { secret, publicUrl, ownUrl = publicUrl } = settings;
   const links = new Map<string, string>();
   const followed = new Set<string>();
-  const tag = analytics && createTagging(analytics, outgoing.sender);
+  const tag = analytics && createAnalyticsTagging(analytics, outgoing.sender);
   // Our own links: unsubscribing is not tracked, and a tracking link would be tracked twice.
   const isOurs = (url: string) =>
     [publicUrl, ownUrl].some((own) => url.startsWith(`${own}/unsubscribe/`) || url.startsWith(`${own}/track/`));
@@ -185,7 +185,7 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
     const target = encodeURIComponent(url).replace(LEFT, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
     if (target.length > LONGEST_TARGET) return tagged;
     const shown = stripQuery ? withoutQuery(url) : url;
-    if (shown.length <= LONGEST_COUNTED_URL && followed.size < MOST_COUNTED_URLS) followed.add(shown);
+    if (shown.length <= LONGEST_COUNTED_URL && followed.size < MAX_COUNTED_URLS) followed.add(shown);
     const token = toToken(secret, stripQuery ? 'bare-click' : 'click', accountNumber, id, url);
     return `${publicUrl}/track/click/${token}?u=${target}`;
   }
@@ -201,7 +201,7 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
     /** Whether links are changed even without click tracking: analytics parameters are added to some. */
     tags: tag !== undefined,
     /** The rewriter for tracked links, or for untracked ones. */
-    relink: (follows: boolean): Relink | undefined => (follows ? followOnce : tagOnly),
+    relink: (follows: boolean): LinkRewrite | undefined => (follows ? followOnce : tagOnly),
     /** The links tracked so far, each once, as reported in click events; at most 100. */
     followed: (): readonly string[] => [...followed],
   };

@@ -26,7 +26,7 @@ import {
 } from '../../mail/mime/structure.ts';
 import { decodeTransfer, type TransferEncoding } from '../../mail/mime/transfer.ts';
 import type { ComposeJob } from '../types.ts';
-import type { Personal } from './compose.ts';
+import type { Personalization } from './compose.ts';
 import { fromField, toField, toTextPart } from './draft.ts';
 
 const NOTHING = Buffer.alloc(0);
@@ -36,8 +36,11 @@ const REMOVED = /^(?:x-mc-.*|bcc|resent-bcc|return-path)$/;
 const SEALED = new Set(['multipart/signed', 'multipart/encrypted']);
 const MBOX_LINE = /^From (?![ \t]*:)/;
 
-/** Composes a complete MIME document for one recipient; everything unaffected stays byte for byte. Throws `TooLong`. */
-export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal): Buffer {
+/**
+ * Composes a complete MIME document for one recipient; everything unaffected stays byte for byte. Throws
+ * `RenderedTooLong`.
+ */
+export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personalization): Buffer {
   const whole = toCrlf(raw);
   // A leading mbox "From " line is not a field, and would end the header that we prepend.
   const start = MBOX_LINE.test(whole.toString('latin1', 0, 10)) ? whole.indexOf('\n') + 1 : 0;
@@ -76,7 +79,7 @@ function addedFields(
   fields: readonly FieldSpan[],
   author: SoleAuthor | undefined,
   job: ComposeJob,
-  personal: Personal,
+  personal: Personalization,
 ): string[] {
   const has = (name: string) => fields.some((field) => field.name === name);
   const { sender, fromName } = job.outgoing;
@@ -94,7 +97,7 @@ function headerChanges(
   mended: readonly Replacement[],
   author: SoleAuthor | undefined,
   job: ComposeJob,
-  personal: Personal,
+  personal: Personalization,
 ): Replacement[] {
   const mendedAt = new Map(mended.map((change) => [change.start, change]));
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
@@ -117,12 +120,16 @@ function headerChanges(
 }
 
 /** From with its name merged, and in plain form; undefined if the field stays as it is. `mended`: it cannot stay. */
-function writtenFrom({ name, address, plain }: SoleAuthor, mended: boolean, personal: Personal): string | undefined {
+function writtenFrom(
+  { name, address, plain }: SoleAuthor,
+  mended: boolean,
+  personal: Personalization,
+): string | undefined {
   const filled = name !== null && personal.hasTags(name) ? personal.fillLine(name) : (name ?? '');
   return plain && !mended && filled === (name ?? '') ? undefined : fromField(filled, address);
 }
 
-function filledSubject(field: Buffer, personal: Personal): string | undefined {
+function filledSubject(field: Buffer, personal: Personalization): string | undefined {
   const subject = decodeWords(parseHeaders(field)[0]?.value ?? '');
   const filled = subject !== undefined && personal.hasTags(subject) ? personal.fillLine(subject) : subject;
   return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
@@ -156,7 +163,7 @@ function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Rep
 }
 
 /** The changes in all text parts. The pixel goes into the first HTML part. */
-function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Replacement[] {
+function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personalization): Replacement[] {
   const changes: Replacement[] = [];
   const { autoText, extras } = job.outgoing;
   const loneOf = (asked: boolean | undefined, type: Saying) => (asked === true ? findLone(root, type) : undefined);
@@ -176,7 +183,7 @@ function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Perso
 }
 
 /** The changes to a text part that gets an HTML alternative; none if the part cannot be decoded. */
-function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Replacement[] {
+function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personalization): Replacement[] {
   let html = '';
   const changes = changeTextPart(bytes, part, (text) => {
     const filled = personal.fill(text, 'text/plain');
@@ -191,7 +198,7 @@ function loneHtml(
   bytes: Buffer,
   part: Part,
   { id }: ComposeJob,
-  personal: Personal,
+  personal: Personalization,
   withPixel: boolean,
 ): Replacement[] {
   let text = '';

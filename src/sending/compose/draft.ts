@@ -5,7 +5,7 @@ import { foldLines } from 'nodemailer/lib/mime-funcs';
 import MimeNode from 'nodemailer/lib/mime-node';
 import { pattern } from '../../base/pattern.ts';
 import { parseAddress } from '../../mail/addresses/address.ts';
-import { addressesBeside } from '../../mail/addresses/author.ts';
+import { otherAddressesIn } from '../../mail/addresses/author.ts';
 import { contentIds, withContentIds } from '../../mail/compose/content-ids.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
@@ -15,7 +15,7 @@ import { decodeWords } from '../../mail/mime/headers.ts';
 import type { Draft, DraftFile } from '../../mail/outgoing.ts';
 import { givenMessageId } from '../../mail/replies/sent-names.ts';
 import type { ComposeJob } from '../types.ts';
-import type { Personal } from './compose.ts';
+import type { Personalization } from './compose.ts';
 import { oneLine } from './merge-fields.ts';
 
 type Headers = Draft['headers'];
@@ -35,8 +35,8 @@ const DATE = pattern()`
 `;
 const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ -~]*)?$/i;
 
-/** Composes a draft as a MIME message for one recipient. Throws `TooLong`. */
-export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
+/** Composes a draft as a MIME message for one recipient. Throws `RenderedTooLong`. */
+export function composeDraft(draft: Draft, job: ComposeJob, personal: Personalization): Promise<Buffer> {
   const { outgoing } = job;
   const html = htmlOf(draft, outgoing, personal);
   const imageNames = draft.images.map(({ name }) => name);
@@ -94,13 +94,13 @@ function bodies(text: string | null, html: string | null, withFiles: boolean): P
   };
 }
 
-function htmlOf({ html, text }: Draft, { extras }: ComposeJob['outgoing'], personal: Personal): string | null {
+function htmlOf({ html, text }: Draft, { extras }: ComposeJob['outgoing'], personal: Personalization): string | null {
   if (html !== null) return toCrlf(personal.fill(html, 'text/html'));
   const filled = extras?.autoHtml === true ? personal.fill(text ?? '', 'text/plain') : '';
   return filled.trim() === '' ? null : toCrlf(personal.toHtml(filled));
 }
 
-function textOf(draft: Draft, html: string | null, autoText: boolean, personal: Personal): string | null {
+function textOf(draft: Draft, html: string | null, autoText: boolean, personal: Personalization): string | null {
   if (draft.text !== null) return toCrlf(personal.fill(draft.text, 'text/plain'));
   return autoText && html !== null ? toCrlf(toPlainText(html)) : null;
 }
@@ -212,6 +212,6 @@ export function fromField(name: string, address: string): string {
 function authorField(name: string, address: string): { readonly name: string; readonly address: string } {
   const decoded = decodeWords(name);
   const encoded = decoded !== name || !isAscii(Buffer.from(name));
-  const hides = encoded && addressesBeside(decoded, parseAddress(address)?.domain ?? '').length > 0;
+  const hides = encoded && otherAddressesIn(decoded, parseAddress(address)?.domain ?? '').length > 0;
   return { name: hides ? decoded.replaceAll('@', ' at ') : name, address };
 }

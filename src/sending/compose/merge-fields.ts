@@ -1,8 +1,8 @@
-import { type SlicedWork, toEnd } from '../../base/turns.ts';
-import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
+import { runToEnd, type SlicedWork } from '../../base/concurrency.ts';
 import { createStepBudget } from '../../mail/merge/handlebars/run.ts';
-import { createFiller, type Filler } from '../../mail/merge/language.ts';
+import { createMergeEngine, type MergeEngine } from '../../mail/merge/language.ts';
 import type { MergeVar, Outgoing } from '../../mail/outgoing.ts';
+import { RenderedTooLong, TemplateError } from '../../mail/template-errors.ts';
 import type { ComposeJob } from '../types.ts';
 
 /** Fills the texts of one message. */
@@ -29,22 +29,22 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
   if (!list) return { merges: false, hasTags: () => false, fill: (text) => text, fillLine: oneLine };
   const { mergeLanguage, subject } = job.outgoing;
   const options = { now: new Date(job.at), onUnsub: () => unsubUrl };
-  const lineOf = (filler: Filler, text: string) => oneLine(toEnd(filler.filling(text, 'text', LONGEST_LINE)));
-  const given = createFiller(mergeLanguage, list, options);
+  const lineOf = (engine: MergeEngine, text: string) => oneLine(runToEnd(engine.filling(text, 'text', LONGEST_LINE)));
+  const given = createMergeEngine(mergeLanguage, list, options);
   const named = list.some(({ name }) => name.toLowerCase() === 'subject');
   let left = most;
-  const filler = named
+  const engine = named
     ? given
-    : createFiller(mergeLanguage, [...list, { name: 'subject', content: lineOf(given, subject) }], options);
+    : createMergeEngine(mergeLanguage, [...list, { name: 'subject', content: lineOf(given, subject) }], options);
   return {
     merges: true,
-    hasTags: filler.hasTags,
+    hasTags: engine.hasTags,
     fill(text, type) {
-      const filled = toEnd(filler.filling(text, type === 'text/html' ? 'html' : 'text', left));
+      const filled = runToEnd(engine.filling(text, type === 'text/html' ? 'html' : 'text', left));
       left -= filled.length;
       return filled;
     },
-    fillLine: (text) => lineOf(filler, text),
+    fillLine: (text) => lineOf(engine, text),
   };
 }
 
@@ -56,11 +56,11 @@ export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date
   const { subject, mergeLanguage } = outgoing;
   const list = /\*\||\{\{/.test(subject) ? variablesOf({ outgoing, recipient }) : undefined;
   if (!list) return subject;
-  const filler = createFiller(mergeLanguage, list, { now }, createStepBudget(SUBJECT_STEPS));
+  const engine = createMergeEngine(mergeLanguage, list, { now }, createStepBudget(SUBJECT_STEPS));
   try {
-    return oneLine(yield* filler.filling(subject, 'text', LONGEST_LINE));
+    return oneLine(yield* engine.filling(subject, 'text', LONGEST_LINE));
   } catch (error) {
-    if (error instanceof TooLong || error instanceof FaultyTemplate) return subject;
+    if (error instanceof RenderedTooLong || error instanceof TemplateError) return subject;
     throw error;
   }
 }

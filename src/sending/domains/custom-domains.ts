@@ -1,8 +1,8 @@
+import { createReadCache } from '../../base/cache.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createRecent } from '../../base/memory.ts';
 import { bareHost } from '../../base/networks.ts';
-import { leadsTo, mailComesTo } from '../../dns/checks.ts';
+import { pointsTo, receivesMailAt } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { Extras } from '../../mail/outgoing.ts';
 import type { Store } from '../../store/store.ts';
@@ -43,13 +43,13 @@ export function createCustomDomains(settings: CustomDomainSettings, { store, res
   const url = new URL(publicUrl);
   const host = bareHost(url);
   // Keys are an account and a domain, separated by a space, which neither contains.
-  const tracking = createRecent(
-    (key) => usable(key, async (domain) => (await hasCertificate(domain)) && leadsTo(resolver, domain, host)),
+  const tracking = createReadCache(
+    (key) => usable(key, async (domain) => (await hasCertificate(domain)) && pointsTo(resolver, domain, host)),
     FRESH_MS,
   );
   // An alias of the return domain receives its mail wherever that does.
-  const returning = createRecent(
-    (key) => usable(key, (domain) => mailComesTo(resolver, domain, [...mxHosts, returnDomain])),
+  const returning = createReadCache(
+    (key) => usable(key, (domain) => receivesMailAt(resolver, domain, [...mxHosts, returnDomain])),
     FRESH_MS,
   );
 

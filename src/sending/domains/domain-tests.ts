@@ -1,6 +1,6 @@
 import { type Clock, DAY_MS, HOUR_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
+import { MAX_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { type Collection, filterOf, type Patch, type Row } from '../../store/driver/port.ts';
@@ -142,7 +142,7 @@ export function retestSenderDomainsTask(deps: {
       const rotated = await keySwitch.lookAtAll(ending);
       const due = await store.senderDomains.many(
         { nextTestAt: { range: { lte: new Date(clock.now()) } } },
-        { sort: 'nextTestAt', limit: MOST_TESTED },
+        { sort: 'nextTestAt', limit: MAX_TESTED },
       );
       const test = async (row: SenderDomainRow) => {
         const { spfValid, dkimValid } = await domainTests.test(row);

@@ -23,7 +23,7 @@ export type KeySwitch = ReturnType<typeof createKeySwitch>;
 
 /** Mail is usually retried for five days (RFC 5321 section 4.5.4.1), and may be verified only when it is fetched. */
 const KEPT_MS = 7 * DAY_MS;
-const MOST_AT_ONCE = 500;
+const MAX_AT_ONCE = 500;
 
 /** Selectors are labels: at most 63 characters. */
 function otherSelector(present: string, base: string): string {
@@ -141,7 +141,7 @@ export function createKeySwitch(
     async lookAtAll(ending?: AbortSignal): Promise<number> {
       const waiting = await domainKeys.many(
         { rotatingSince: { exists: true } },
-        { sort: 'rotatingSince', limit: MOST_AT_ONCE },
+        { sort: 'rotatingSince', limit: MAX_AT_ONCE },
       );
       let switched = 0;
       for (const row of waiting) {

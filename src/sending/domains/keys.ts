@@ -1,8 +1,8 @@
 import { createHash, generateKeyPair } from 'node:crypto';
+import { createSingleFlight } from '../../base/cache.ts';
 import type { Clock } from '../../base/clock.ts';
+import { createSerialQueue } from '../../base/concurrency.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createShared } from '../../base/memory.ts';
-import { createTurn } from '../../base/turns.ts';
 import type { KeyPlace } from '../../dns/checks.ts';
 import type { DomainKeyRow } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
@@ -49,9 +49,9 @@ export function createDomainKeys(deps: {
   readonly newKeyPair: () => Promise<KeyPair>;
 }) {
   const { domainKeys } = deps.store;
-  const shared = createShared<DomainKeyRow>();
+  const shared = createSingleFlight<DomainKeyRow>();
   /** One at a time: generating a key occupies a thread of the pool, which also reads files, for a long time. */
-  const inTurn = createTurn();
+  const inTurn = createSerialQueue();
 
   async function find(domain: string): Promise<DomainKeyRow> {
     const known = await domainKeys.one({ id: domain });

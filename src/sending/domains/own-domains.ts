@@ -8,8 +8,9 @@ import type { Store } from '../../store/store.ts';
 
 interface OwnDomainsSettings {
   /**
-   * Who may use From addresses in the operator's domains: `open`, every account; `verified`, accounts that verified the
-   * domain (/senders/verify-domain). `auto` is `open` while there is one account, and `verified` with two or more.
+   * Who may use From addresses in the operator's domains: `open`, every account; `verified`, accounts that verified
+   * the domain (/senders/verify-domain). `auto` is `open` while there is one account, and `verified` with two or
+   * more.
    */
   readonly fromOwnDomains: 'auto' | 'open' | 'verified';
   readonly returnDomain: string;

@@ -2,7 +2,7 @@ import { DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { tokenHash } from '../../base/ids.ts';
 import type { Tools } from '../../base/tools.ts';
-import { type KeyPlace, takesMail } from '../../dns/checks.ts';
+import { acceptsMail, type KeyPlace } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../../mail/addresses/reserved-names.ts';
 import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
@@ -80,7 +80,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     if (isPublicSuffix(domain)) return 'public-suffix';
     const { verifiedAt } = await noted(account, domain);
     if (verifiedAt !== null) return 'already_verified';
-    if ((await takesMail(resolver, domain)) === false) return 'no-mail';
+    if ((await acceptsMail(resolver, domain)) === false) return 'no-mail';
     const token = ids.key();
     const at = clock.now();
     const email = `${mailbox}@${domain}`;

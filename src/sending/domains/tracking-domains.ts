@@ -1,8 +1,8 @@
 import { type Clock, DAY_MS, HOUR_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { bareHost } from '../../base/networks.ts';
-import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
-import { checkLeadsTo } from '../../dns/checks.ts';
+import { MAX_TESTED, type Task, testDue } from '../../base/service.ts';
+import { checkPointsTo } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
@@ -31,7 +31,7 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
 
   /** Tests a row and returns the updated one. */
   async function test(row: TrackingDomainRow): Promise<TrackingDomainRow> {
-    const check = await checkLeadsTo(resolver, row.domain, host);
+    const check = await checkPointsTo(resolver, row.domain, host);
     return changeTested(store.trackingDomains, row, (before) => {
       const now = new Date(clock.now());
       const status = afterTest(before, check, now);
@@ -94,7 +94,7 @@ export function retestTrackingDomainsTask({ store, trackingDomainTests, clock }:
     async run(ending) {
       const due = await store.trackingDomains.many(
         { nextTestAt: { range: { lte: new Date(clock.now()) } } },
-        { sort: 'nextTestAt', limit: MOST_TESTED },
+        { sort: 'nextTestAt', limit: MAX_TESTED },
       );
       const test = async (row: TrackingDomainRow) => (await trackingDomainTests.test(row)).valid !== row.valid;
       return testDue(due, test, ending);

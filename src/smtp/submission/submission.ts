@@ -18,7 +18,7 @@ import {
 import { openReception } from '../reception.ts';
 import { REFUSALS } from '../replies.ts';
 import type { Side } from '../session.ts';
-import { mostBytes } from '../workload.ts';
+import { maxBytesFor } from '../workload.ts';
 import { createLoginGate, createLogins } from './login.ts';
 import { createDataMemory, openSubmissionSink } from './submit-message.ts';
 
@@ -127,7 +127,7 @@ function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps
     receive(state, address) {
       if (!state.login || !state.transaction) throw new Error('DATA without a login or a transaction');
       const sink = openSubmissionSink({ ...deps, memory, tracking: settings.tracking }, state.login, state, address);
-      const most = mostBytes(state.transaction, settings.maxMessageBytes);
+      const most = maxBytesFor(state.transaction, settings.maxMessageBytes);
       return openReception({ ...settings, mostBytes: most }, { log, sink });
     },
   });

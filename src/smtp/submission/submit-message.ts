@@ -1,5 +1,5 @@
+import { runInSlices } from '../../base/concurrency.ts';
 import { frozen } from '../../base/frozen.ts';
-import { inSlices } from '../../base/turns.ts';
 import { toOutgoingOptions } from '../../mail/mc-headers.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
@@ -9,8 +9,8 @@ import { StoreAway } from '../../store/driver/port.ts';
 import type { MessageSink } from '../reception.ts';
 import { faultyTemplate, REFUSALS, type Reply, unknownThing } from '../replies.ts';
 import { dsnOf, type Login, type SessionState } from '../session-state.ts';
-import { type Document, fillTemplate, readDocument, takeApart } from './document.ts';
 import type { SubmissionDeps, SubmissionSettings } from './submission.ts';
+import { fillTemplate, parseSubmitted, type SubmittedMessage, toTemplateInput } from './submitted-message.ts';
 
 type Parts = Pick<SubmissionDeps, 'store' | 'submitting' | 'clock' | 'ids' | 'log'> & {
   readonly memory: DataMemory;
@@ -27,7 +27,7 @@ export function openSubmissionSink(parts: Parts, login: Login, state: SessionSta
   const recipients = [...(transaction?.recipients.values() ?? [])].map(({ recipient }) => recipient);
 
   async function submit(): ReturnType<MessageSink['finish']> {
-    const read = readDocument(buffer.bytes());
+    const read = parseSubmitted(buffer.bytes());
     if (read.refused) return read;
     const { document } = read;
     if (document.options.ignored.length > 0)
@@ -80,13 +80,13 @@ const isForeignSender = ({ rejectReason }: RecipientOutcome) => rejectReason ===
 type Body = Pick<Outgoing, 'form' | 'template' | 'subject' | 'conversation'> & { readonly bytes: Uint8Array };
 
 async function toContent(
-  { sender, fields, bytes, subject, options: { template, mergeLanguage } }: Document,
+  { sender, fields, bytes, subject, options: { template, mergeLanguage } }: SubmittedMessage,
   { account }: Login,
   { store }: Parts,
 ): Promise<Made<Body>> {
   if (template === null)
     return { made: { form: 'mime', template: null, subject, bytes, ...toConversation(fields, sender) } };
-  const apart = await takeApart(bytes);
+  const apart = await toTemplateInput(bytes);
   if (!apart) return { refused: REFUSALS.badBody };
   const filling = await fillTemplate(store, account, template, apart.content);
   if (!filling.filled)
@@ -97,7 +97,7 @@ async function toContent(
   const { slug, html, text, subject: usual } = filling.filled;
   const fault =
     mergeLanguage &&
-    (await inSlices(
+    (await runInSlices(
       findingFault(mergeLanguage, [
         ['html', html],
         ['text', text],
@@ -118,7 +118,7 @@ async function toContent(
 }
 
 function toSubmission(
-  { sender, fromName, otherAuthors, options }: Document,
+  { sender, fromName, otherAuthors, options }: SubmittedMessage,
   { bytes, ...content }: Body,
   login: Login,
   { clock, tracking }: Parts,

@@ -1,6 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import { errorText } from '../../base/errors.ts';
-import { askOver } from '../../base/port.ts';
+import { callOver } from '../../base/port.ts';
 import type { Tools } from '../../base/tools.ts';
 import { callByName, type Protocol, serveThread, type ThreadCall } from '../../base/worker.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
@@ -13,7 +13,7 @@ import {
   type ListenerSettings,
   type TlsSettings,
 } from '../listener.ts';
-import { createAskingDesk } from './asking.ts';
+import { createRemoteBackend } from './backend-calls.ts';
 
 /** The calls of the main thread to a session thread; see `Listener`. */
 export interface ThreadCalls {
@@ -29,7 +29,7 @@ export interface ThreadCalls {
 export interface SmtpThread<Own> extends Protocol {
   readonly data: {
     readonly settings: ListenerSettings;
-    readonly notices: SharedArrayBuffer;
+    readonly flags: SharedArrayBuffer;
     /** Start data from composition/. */
     readonly own: Own;
     /** Number of the thread; each thread has its own files. */
@@ -48,7 +48,7 @@ interface ThreadParts extends Pick<Tools, 'clock' | 'ids'> {
 
 /** Runs a session thread. */
 export function serveSessions<Own>(open: (own: Own, number: number) => ThreadParts): void {
-  serveThread<SmtpThread<Own>>(({ settings, notices, own, number }, line) => {
+  serveThread<SmtpThread<Own>>(({ settings, flags, own, number }, line) => {
     const parts = open(own, number);
     let listener: Listener | undefined;
     let taken = (_n: number) => {};
@@ -58,23 +58,23 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
 
     const table: ThreadCalls = {
       async start(port, listen, tls) {
-        const asker = askOver(port);
+        const asker = callOver(port);
         close = asker.close;
         flush = () => asker.ask('flush', []);
-        const asking = createAskingDesk({
+        const remote = createRemoteBackend({
           ...parts,
           asker,
-          notices,
+          flags,
           maxLoopLagMs: settings.maxLoopLagMs,
           log: line.log,
         });
-        taken = asking.taken;
+        taken = remote.taken;
         const { clock, ids } = parts;
-        const side = createInboundSide(settings, asking);
+        const side = createInboundSide(settings, remote);
         listener = createSessionListener(
           side,
           { ...settings, listen, tls },
-          { ...asking, admission: asking.desk.admission, clock, ids },
+          { ...remote, admission: remote.backend.admission, clock, ids },
         );
         await listener.start();
         return listener.addresses();

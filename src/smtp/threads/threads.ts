@@ -2,27 +2,27 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import { inTime } from '../../base/clock.ts';
+import { withTimeout } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Counter } from '../../base/metrics.ts';
-import { answerOver } from '../../base/port.ts';
+import { serveOver } from '../../base/port.ts';
 import { startThread, type Thread, type ThreadEnd } from '../../base/worker.ts';
-import { checkTls, FAREWELL_MS, GRACE_MS } from '../connection.ts';
-import type { LocalDesk } from '../desk.ts';
+import type { LocalBackend } from '../backend.ts';
+import { CLOSE_MS, checkTls, GRACE_MS } from '../connection.ts';
 import type { ListenAddress, ListenEntry, Listener, ListenerDeps, ListenerSettings, TlsSettings } from '../listener.ts';
 import type { SessionMeters } from '../session-log.ts';
-import { createDeskAnswers, NOTICES_BYTES, writeNotices } from './asking.ts';
+import { createBackendServer, FLAGS_BYTES, writeFlags } from './backend-calls.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
 
 interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'notes' | 'metrics'> {
-  readonly desk: LocalDesk;
+  readonly backend: LocalBackend;
   readonly meters: SessionMeters;
 }
 
 /** How often threads are checked, and the shared flags written; each request of a thread writes them too. */
 const LOOK_MS = 1000;
 /** A thread that answers no ping for this many checks hangs. Checks, not time: the machine may have been suspended. */
-const MOST_SILENT = 30;
+const MAX_SILENT = 30;
 /** A thread that lived for less than this is restarted after a delay. */
 const STEADY_MS = 10_000;
 const AGAIN_MS = 1000;
@@ -39,10 +39,10 @@ const TICKET_BYTES = 48;
  * thread that dies loses its sessions, but nothing that was answered with 250; another thread replaces it.
  */
 export function createThreadedListener(settings: ListenerSettings, deps: ThreadsDeps): Listener {
-  const { desk, meters, clock, metrics } = deps;
-  const notices = new SharedArrayBuffer(NOTICES_BYTES);
+  const { backend, meters, clock, metrics } = deps;
+  const flags = new SharedArrayBuffer(FLAGS_BYTES);
   const died = metrics.counter('postern_smtp_threads_died_total');
-  const shared = { ...deps, notices, died };
+  const shared = { ...deps, flags, died };
   let places: readonly ListenAddress[] = [];
   let tls: TlsSettings | undefined;
   let stopping = false;
@@ -52,7 +52,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   );
 
   function look(): void {
-    writeNotices(notices, desk);
+    writeFlags(flags, backend);
     for (const thread of threads) thread.look();
     cancelLook = clock.after(LOOK_MS, look);
   }
@@ -67,7 +67,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   async function stop(graceMs = GRACE_MS): Promise<void> {
     stopping = true;
     cancelLook();
-    desk.admission.close();
+    backend.admission.close();
     await Promise.all(threads.map((thread) => thread.stop(graceMs)));
   }
 
@@ -76,7 +76,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
       useTls(settings.tls);
       for (const entry of settings.listen) await mustBeFree(entry);
       look();
-      desk.admission.open();
+      backend.admission.open();
       try {
         // The first thread chooses the ports where none is given.
         const [first, ...others] = threads;
@@ -114,7 +114,7 @@ function toShared(listen: readonly ListenEntry[], places: readonly ListenAddress
 }
 
 interface SlotParts extends ThreadsDeps {
-  readonly notices: SharedArrayBuffer;
+  readonly flags: SharedArrayBuffer;
   readonly died: Counter;
 }
 
@@ -185,7 +185,7 @@ function createSlot(
       () => true,
       () => false,
     );
-    return (await inTime(clock, ms, outcome)) ?? false;
+    return (await withTimeout(clock, ms, outcome)) ?? false;
   }
 
   return frozen({
@@ -198,7 +198,7 @@ function createSlot(
       // A thread that does not listen has no sessions to wait for.
       const ended =
         listening &&
-        (await isDone(graceMs + FAREWELL_MS + END_MS, one.call('stop', [graceMs]))) &&
+        (await isDone(graceMs + CLOSE_MS + END_MS, one.call('stop', [graceMs]))) &&
         (await isDone(END_MS, one.thread.end()));
       if (!ended) await one.thread.terminate();
       letGo(one);
@@ -210,7 +210,7 @@ function createSlot(
     look() {
       if (!running || !listening) return;
       if (silent > 0) {
-        if (++silent > MOST_SILENT) running.thread.kill('it did not respond');
+        if (++silent > MAX_SILENT) running.thread.kill('it did not respond');
         return;
       }
       silent = 1;
@@ -240,16 +240,20 @@ interface Running {
 
 function startOne(
   { settings, number }: { readonly settings: ListenerSettings; readonly number: number },
-  { threads: { script, own }, notices, log, ...desk }: SlotParts,
+  { threads: { script, own }, flags, log, ...backend }: SlotParts,
   ended: (end: ThreadEnd) => void,
 ): Running {
   const { port1, port2 } = new MessageChannel();
-  const answers = createDeskAnswers({ ...desk, log }, notices, (n) => void call('taken', [n]).catch(() => undefined));
-  const line = answerOver(port1, answers.table, (fault) => log.error('smtp.fault', { fault }));
+  const answers = createBackendServer(
+    { ...backend, log },
+    flags,
+    (n) => void call('taken', [n]).catch(() => undefined),
+  );
+  const line = serveOver(port1, answers.table, (fault) => log.error('smtp.fault', { fault }));
   const thread = startThread<SmtpThread<unknown>>(
     {
       script,
-      data: { settings, notices, own, number },
+      data: { settings, flags, own, number },
       limits: { maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions },
       youngMb: YOUNG_MB,
       gather: 'soon',

@@ -56,7 +56,7 @@ const BUSY = 5,
 const AWAY = new Set([BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB]);
 /** After these errors the open file is not trusted: the thread ends, and a new one recovers from the log. */
 const BROKEN = new Set([NOMEM, IOERR, CORRUPT, NOTADB]);
-const MOST_STATEMENTS = 500;
+const MAX_STATEMENTS = 500;
 
 /**
  * Deleting needs disk space too: SQLite first writes the changed pages to its log, and a log that is full can begin
@@ -218,7 +218,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
   const statement = (sql: string) => {
     const known = prepared.get(sql);
     if (known) return known;
-    if (prepared.size >= MOST_STATEMENTS) prepared.clear();
+    if (prepared.size >= MAX_STATEMENTS) prepared.clear();
     const made = database.prepare(sql);
     prepared.set(sql, made);
     return made;

@@ -1,12 +1,12 @@
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import { createDiskSpace, type DiskSpace, type DiskSpaceSettings, readDiskSpace } from '../../base/disk-space.ts';
 import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { moduleUrl } from '../../base/module-url.ts';
 import { makePrivate } from '../../base/private-files.ts';
-import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
 import { type Outcome, startThread, type Thread } from '../../base/worker.ts';
 import type { StoreCalls, StoreProtocol } from './embedded-thread.ts';
 import {
@@ -56,7 +56,7 @@ interface EmbeddedSettings {
   /** How long an operation may take before the store counts as unavailable. Milliseconds. */
   readonly timeoutMs: number;
   /** Disk space to keep free. */
-  readonly room: RoomSettings;
+  readonly room: DiskSpaceSettings;
 }
 
 /** Bytes of JSON in a patch that cannot make a row much larger, even if every field grows. */
@@ -76,13 +76,14 @@ const INDEX_BYTES = 16_384;
  */
 export async function openEmbedded(
   settings: EmbeddedSettings,
-  { log, clock, room: watched }: { readonly log: Log; readonly clock: Clock; readonly room?: Room },
+  { log, clock, room: watched }: { readonly log: Log; readonly clock: Clock; readonly room?: DiskSpace },
 ): Promise<Database> {
   await mkdir(dirname(settings.file), { recursive: true });
   makePrivate(settings.file); // it holds keys
   const presence = createPresence(log, 'embedded');
   const room =
-    watched ?? createRoom('store', settings.room, { clock, log, look: () => lookAtDisk(dirname(settings.file)) });
+    watched ??
+    createDiskSpace('store', settings.room, { clock, log, look: () => readDiskSpace(dirname(settings.file)) });
   if (!watched) await room.start();
   const link = createLink({ clock, log, presence }, settings);
   await link.open().catch((error: unknown) => {
@@ -111,7 +112,7 @@ export async function openEmbedded(
 function createCollection<R extends Row>(
   link: Link,
   shape: Shape,
-  room: Pick<Room, 'reserve' | 'look'>,
+  room: Pick<DiskSpace, 'reserve' | 'look'>,
 ): Collection<R> {
   /** Runs a write that grows the file: reserves its bytes, and refuses it if the disk is nearly full. */
   const grow = async (statement: Statement) => {

@@ -228,7 +228,7 @@ async function changeDoc(
   }
 }
 
-const MOST_ROUNDS = 5;
+const MAX_ROUNDS = 5;
 
 /**
  * Adds to the document, or inserts `made` if there is none. Two atomic steps, so that readers only see complete rows; a
@@ -241,7 +241,7 @@ async function addToDoc(
   sums: Readonly<Record<string, number>>,
 ): Promise<Doc> {
   const { _id } = made;
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const doc =
       Object.keys(sums).length > 0
         ? await documents.findOneAndUpdate({ _id: { $eq: _id } }, { $inc: sums }, { returnDocument: 'after' })

@@ -1,4 +1,4 @@
-import { type Clock, inTime } from '../../base/clock.ts';
+import { type Clock, withTimeout } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Fields, Log } from '../../base/log.ts';
 import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
@@ -77,8 +77,8 @@ export interface Collection<R extends Row> {
    */
   change(filter: Filter<R>, patch: Patch<R>): Promise<R | undefined>;
   /**
-   * Adds to numeric fields of the row with this id, in one atomic step, creating it from `fresh` first if needed (an
-   * absent field counts as 0; null or text throws). Returns the updated row.
+   * Adds to numeric fields of the row with this id, in one atomic step, creating it from `fresh` first if needed
+   * (an absent field counts as 0; null or text throws). Returns the updated row.
    */
   add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
   /** Removes one row and returns it; undefined if none matched. */
@@ -287,7 +287,7 @@ export function toSlice(
 
 /** Resolves with the result of `work`, or calls `late` and rejects with `StoreAway` after `ms` milliseconds. */
 export const within = <T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> =>
-  inTime(clock, ms, work, () => {
+  withTimeout(clock, ms, work, () => {
     late?.();
     throw new StoreAway(`no answer within ${ms} ms`);
   });

@@ -1,8 +1,8 @@
 import { createHmac, hash } from 'node:crypto';
+import { createExpiringCache } from '../../base/cache.ts';
 import { type Clock, MINUTE_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import { createExpiringMemory } from '../../base/memory.ts';
 import { networkOf } from '../../base/networks.ts';
 import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
@@ -88,7 +88,7 @@ export function createKeyCheck(
   },
 ) {
   const { store, keyUses, clock } = deps;
-  const good = createExpiringMemory<AccountRow>({ most: MAX_REMEMBERED }, clock);
+  const good = createExpiringCache<AccountRow>({ most: MAX_REMEMBERED }, clock);
   const failures = createFailures(settings.maxBadKeysPerMinute, clock);
 
   /** The account of a key by the id of its row; undefined if it was revoked. Throws `StoreAway`. */
@@ -128,7 +128,7 @@ export function createKeyCheck(
 
 /** Counts failures per network in windows of a minute. `note` returns whether this one is within the limit. */
 function createFailures(limit: number, clock: Clock) {
-  const counts = createExpiringMemory<{ count: number }>({ most: MAX_REMEMBERED }, clock);
+  const counts = createExpiringCache<{ count: number }>({ most: MAX_REMEMBERED }, clock);
   return {
     note(name: string): boolean {
       const entry = counts.get(name);
@@ -179,7 +179,7 @@ export async function addKey(
 }
 
 /** Revoked keys of an account that are kept for `postern key list`. */
-const MOST_REVOKED = 100;
+const MAX_REVOKED = 100;
 
 /**
  * Revokes a key. Its row moves to an id that is not a hash, so that looking it up finds nothing and takes as long as
@@ -203,7 +203,7 @@ export async function revokeKey(
 /** Limits the rows of an account that creates and revokes keys again and again. */
 async function forgetOldest(store: Pick<Store, 'keys'>, account: string): Promise<void> {
   const revoked = (await store.keys.many({ account }, { sort: 'createdAt' })).filter(isMoved);
-  for (const { id } of revoked.slice(0, -MOST_REVOKED)) await store.keys.remove({ id });
+  for (const { id } of revoked.slice(0, -MAX_REVOKED)) await store.keys.remove({ id });
 }
 
 const MOVED = ' revoked';

@@ -127,7 +127,7 @@ export const urlHours = collection<UrlHourRow>()({
 /** The longest URL that is counted, in characters; events keep 2048. Longer ones are still tracked. */
 export const LONGEST_COUNTED_URL = 2000;
 /** Links counted per message. */
-export const MOST_COUNTED_URLS = 100;
+export const MAX_COUNTED_URLS = 100;
 
 /** A fixed-length name of a URL for ids and indexes. */
 export function urlKey(url: string): string {

@@ -302,7 +302,7 @@ export interface When {
   readonly size?: { readonly over?: number; readonly under?: number };
   /** Whether a program wrote or distributed it (mail/automated.ts). */
   readonly automated?: boolean;
-  /** Whether the author may be believed (mail/trust.ts). */
+  /** Whether the author may be believed (mail/sender-auth.ts). */
   readonly authenticated?: boolean;
   readonly dmarc?: readonly ('pass' | 'fail' | 'none' | 'unknown')[];
   readonly spam?: readonly Scan['spam'][];

@@ -4,7 +4,7 @@ import type { Carrier } from './webhooks.ts';
 
 /** A suppressed address. `id` is `rejectId`: one entry per address and subaccount. */
 export interface RejectRow extends OwnedRow, Carrier {
-  /** As normalized by `listedAddress` (mail/suppression.ts): lower case, the domain in A-labels. */
+  /** As normalized by `canonicalAddress` (mail/suppression.ts): lower case, the domain in A-labels. */
   readonly email: string;
   /** '' for the whole account, so that it can be indexed. */
   readonly subaccount: string;
@@ -50,7 +50,7 @@ export function rejectId(account: string, email: string, subaccount: string): st
 
 /** An address that events cannot put on the rejection list. `id` is `whitelistId`. */
 export interface WhitelistRow extends OwnedRow, Carrier {
-  /** As normalized by `listedAddress` (mail/suppression.ts): lower case, the domain in A-labels. */
+  /** As normalized by `canonicalAddress` (mail/suppression.ts): lower case, the domain in A-labels. */
   readonly email: string;
   readonly detail: string | null;
   readonly createdAt: Date;

@@ -41,13 +41,13 @@ export const people = collection<PersonRow>()({
 });
 
 /** A one-time sign-in link. `id` is `tokenHash` of its token. */
-interface EnterLinkRow extends Row {
+interface SignInLinkRow extends Row {
   /** The person who may sign in with it; null: an operator without a name. */
   readonly person: string | null;
   readonly until: Date;
 }
 
-export const enterLinks = collection<EnterLinkRow>()({
+export const enterLinks = collection<SignInLinkRow>()({
   name: 'enter_links',
   access: 'none',
   indexes: [['person'], ['until']],
@@ -120,7 +120,7 @@ export async function removePerson(store: Rows, id: string): Promise<void> {
 export const LINK_MS = 3_600_000;
 
 /** Creates a one-time sign-in link that is valid for an hour, for a person or (null) an operator without a name. */
-export async function createEnterLink(
+export async function createSignInLink(
   { enterLinks }: Pick<Store, 'enterLinks'>,
   person: string | null,
   { clock, ids }: Parts,
@@ -132,7 +132,7 @@ export async function createEnterLink(
 }
 
 /** Finds a link without using it up; undefined if it is used up or expired. */
-export async function findEnterLink(
+export async function findSignInLink(
   { enterLinks }: Pick<Store, 'enterLinks'>,
   token: string,
   { clock }: Pick<Parts, 'clock'>,
@@ -141,7 +141,7 @@ export async function findEnterLink(
 }
 
 /** Uses a link up and returns its row; undefined if it is used up or expired. */
-export async function spendEnterLink(
+export async function consumeSignInLink(
   { enterLinks }: Pick<Store, 'enterLinks'>,
   token: string,
   { clock }: Pick<Parts, 'clock'>,
@@ -149,18 +149,18 @@ export async function spendEnterLink(
   return ifValid(await enterLinks.remove({ id: tokenHash(token) }), clock);
 }
 
-const ifValid = (row: EnterLinkRow | undefined, clock: Clock): Pick<EnterLinkRow, 'person'> | undefined =>
+const ifValid = (row: SignInLinkRow | undefined, clock: Clock): Pick<SignInLinkRow, 'person'> | undefined =>
   row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
 
 /**
  * Consecutive wrong codes after which the person is locked. A guess is right with a chance of three in a million, and
  * only possible after the password.
  */
-const MOST_WRONG_CODES = 30;
+const MAX_WRONG_CODES = 30;
 
 /** Whether the person is locked by wrong codes, until unlocked on the host. */
 export function isLocked({ wrongCodes }: { readonly wrongCodes?: number | null | undefined }): boolean {
-  return (wrongCodes ?? 0) >= MOST_WRONG_CODES;
+  return (wrongCodes ?? 0) >= MAX_WRONG_CODES;
 }
 
 /** Counts a code as wrong before it is compared, so that concurrent tries are counted. Undefined: locked. */

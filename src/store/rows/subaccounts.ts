@@ -1,4 +1,4 @@
-import { fold } from '../../mail/addresses/address.ts';
+import { foldCase } from '../../mail/addresses/address.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
 /** A subaccount. `id` is `subaccountId`. */
@@ -37,5 +37,5 @@ export function subaccountId(account: string, slug: string): string {
 
 /** The form compared in case-insensitive searches. */
 export function searchKey(text: string): string {
-  return fold(text);
+  return foldCase(text);
 }

@@ -1,4 +1,4 @@
-import { AGREE_MS, type Clock } from '../../base/clock.ts';
+import { type Clock, MAX_CLOCK_SKEW_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
@@ -154,7 +154,7 @@ async function* textOf(
 const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
 /** A job whose worker died this often is not started again: the job may be the cause. */
-const MOST_ATTEMPTS = 5;
+const MAX_ATTEMPTS = 5;
 /** Waiting jobs that are read to find one whose account has had the fewest of its own run. */
 const LOOK_AHEAD = 1000;
 
@@ -208,9 +208,9 @@ function createClaims(
     const working = (range: { readonly lt: Date } | { readonly gt: Date }) =>
       exportJobs.many({ state: 'working', until: { range } }, { sort: 'until', limit: LOOK_AHEAD });
     const ran = await working({ lt: now() });
-    const beyond = await working({ gt: new Date(clock.now() + TERM_MS + AGREE_MS) });
+    const beyond = await working({ gt: new Date(clock.now() + TERM_MS + MAX_CLOCK_SKEW_MS) });
     for (const row of [...ran, ...beyond]) {
-      if (row.attempts >= MOST_ATTEMPTS) {
+      if (row.attempts >= MAX_ATTEMPTS) {
         const error = `The export was started ${row.attempts} times and never finished`;
         await exportJobs.change(asSeen(row), { state: 'error', ...end(error, row) });
         continue;

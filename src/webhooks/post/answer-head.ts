@@ -8,7 +8,7 @@ import { frozen } from '../../base/frozen.ts';
 /** Octets of the heads of one response that are kept; the rest is dropped (RFC 9110 section 5.4). */
 const HEAD_BYTES = 64 * 1024;
 /** The header limit for undici: the kept head, and our additions. */
-export const MOST_HEAD_BYTES = HEAD_BYTES + 1024;
+export const MAX_HEAD_BYTES = HEAD_BYTES + 1024;
 
 export type AnswerReading = ReturnType<typeof readHeads>;
 

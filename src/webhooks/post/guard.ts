@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { frozen } from '../../base/frozen.ts';
-import { allowedNetworks, bareHost, isReachable, type Network, type OpenNetworks } from '../../base/networks.ts';
+import { allowedNetworks, bareHost, isAllowedAddress, type Network, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 
@@ -63,6 +63,6 @@ const isOpen = (port: number): boolean => port === 80 || port === 443 || port > 
 /** One forbidden address refuses the host, because any of its addresses might be the one connected to. */
 function judge(addresses: readonly string[], port: number, allowed: readonly Network[]): AddressVerdict {
   if (addresses.length === 0) return refuse('host not found');
-  if (!addresses.every((each) => isReachable(each, allowed))) return refuse('forbidden address');
+  if (!addresses.every((each) => isAllowedAddress(each, allowed))) return refuse('forbidden address');
   return { ok: true, addresses, port };
 }

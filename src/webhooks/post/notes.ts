@@ -41,7 +41,7 @@ export interface AttemptNotes {
 type HeaderValues = Readonly<Record<string, string | string[] | undefined>>;
 
 /** Maximum number of addresses in the detail. */
-const MOST_TRIED = 8;
+const MAX_TRIED = 8;
 
 export function createNotes(now: () => number): AttemptNotes {
   return { now, tried: [], size: 0, reused: false };
@@ -52,7 +52,7 @@ export function toDetailText(notes: AttemptNotes): DetailText {
   return (brief) => {
     const { lookedUp, tried, reused, opened, sentAt, firstByte, response } = notes;
     const facts: HttpDetail = {
-      address: opened?.address ?? (tried.length > 0 ? tried.slice(0, MOST_TRIED).join(', ') : undefined),
+      address: opened?.address ?? (tried.length > 0 ? tried.slice(0, MAX_TRIED).join(', ') : undefined),
       tls: opened?.tls,
       reused: reused || undefined,
       ms: {

@@ -74,7 +74,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
       method,
       host: parsed.host,
       path: parsed.pathname + parsed.search,
-      headers: { ...headers, ...standing(parsed, settings.userAgent) },
+      headers: { ...headers, ...commonHeaders(parsed, settings.userAgent) },
       body,
       secure: parsed.protocol === 'https:',
     };
@@ -151,7 +151,7 @@ function checked(guard: Guard, url: URL, deadline: Deadline): Promise<AddressVer
 }
 
 /** The headers of every request. A user and password in the URL are sent as Basic authentication, as Mandrill does. */
-function standing(url: URL, userAgent: string): Record<string, string> {
+function commonHeaders(url: URL, userAgent: string): Record<string, string> {
   const headers = { 'user-agent': userAgent, accept: '*/*' };
   if (url.username === '' && url.password === '') return headers;
   const pair = `${percentDecoded(url.username)}:${percentDecoded(url.password)}`;

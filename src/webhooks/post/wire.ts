@@ -2,12 +2,12 @@ import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
-import { wholeCharacters } from '../../base/characters.ts';
+import { truncate } from '../../base/characters.ts';
 import { frozen } from '../../base/frozen.ts';
 import { withPort } from '../../base/networks.ts';
 import { namesIn } from '../../base/tables.ts';
 import type { AttemptError } from '../../queue/settle.ts';
-import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
+import { type AnswerReading, MAX_HEAD_BYTES, readHeads } from './answer-head.ts';
 import type { FileBody } from './file-body.ts';
 import type { AttemptNotes, OpenedConnection, Request } from './notes.ts';
 import { tlsCause } from './tls-faults.ts';
@@ -93,7 +93,7 @@ export function openWire(
     },
     allowH2: false,
     pipelining: 1,
-    maxHeaderSize: MOST_HEAD_BYTES,
+    maxHeaderSize: MAX_HEAD_BYTES,
     // Disabled: the deadline of the attempt covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -225,7 +225,7 @@ function toAnswerText(chunks: readonly Uint8Array[]): string {
       : Buffer.concat(chunks);
   const bytes = whole.subarray(0, 4 * ANSWER_CHARACTERS);
   const text = bytes.toString('utf8').replace(/\s+/g, ' ').replace(UNPRINTABLE, '\ufffd').trim();
-  return wholeCharacters(text, ANSWER_CHARACTERS);
+  return truncate(text, ANSWER_CHARACTERS);
 }
 
 /** The state of an attempt when it failed. */

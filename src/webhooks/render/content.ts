@@ -18,7 +18,7 @@ export interface ShownMessage {
   readonly parts: readonly PartFacts[];
   /** Null if it has none. */
   readonly text: string | null;
-  /** Whether the text is cut at `MOST_TEXT`. */
+  /** Whether the text is cut at `MAX_TEXT`. */
   readonly cut: boolean;
   readonly hasHtml: boolean;
   readonly automated: Automated;
@@ -35,7 +35,7 @@ export interface ContentInput {
 }
 
 /** Bytes of text that are shown at most, in UTF-8. The caps of a message (mail/outgoing.ts) bound everything else. */
-const MOST_TEXT = 5 * 1024 * 1024;
+const MAX_TEXT = 5 * 1024 * 1024;
 
 /** Creates the task of the render thread that returns the content of a message. Throws if the disk fails. */
 export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): ThreadTask<ContentInput, ShownMessage> {
@@ -70,7 +70,7 @@ async function show(whole: Buffer, mailFrom: string, known: string | null, guard
       const parsed = parseMessage(whole, root);
       const { text, html } = parsed;
       const facts = factsOfMessage(parsed, authorOf(root.fields, mailFrom).mailbox?.name ?? null);
-      return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, facts, parseError: null };
+      return { ...found, ...upTo(MAX_TEXT, text), hasHtml: html !== undefined, facts, parseError: null };
     });
   } catch {
     return { ...NOTHING, ...found, parseError: PARSER_FAILED };

@@ -1,6 +1,13 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { CELLS_BYTES, createBytePasses, SET_BYTES, SLACK, toByteSet, toCells } from '../../base/byte-passes.ts';
-import { type Bytes, giveBack, joined } from '../../base/bytes.ts';
+import {
+  CELLS_BYTES,
+  createBytePasses,
+  OVERREAD_BYTES,
+  SET_BYTES,
+  toByteSet,
+  toCells,
+} from '../../base/byte-passes.ts';
+import { type Bytes, freeChunk, joined } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
 import type { Piece, Plain } from './pieces.ts';
@@ -166,7 +173,7 @@ function createStore(path: string, most: number) {
     /** Frees memory now instead of at the next garbage collection. */
     async close(): Promise<void> {
       await writing.catch(() => undefined);
-      for (const { buffer } of [...parts, ...spare]) giveBack(new Uint8Array(buffer));
+      for (const { buffer } of [...parts, ...spare]) freeChunk(new Uint8Array(buffer));
       await file?.close();
     },
   };
@@ -198,15 +205,15 @@ function standardHeaders(id: string, timestamp: number, signature: string): Form
 type Take = (value: Uint8Array, form: Uint8Array) => void;
 
 /** Maximum output bytes per byte of text: `\u001f`, and `%5Cu001f`. */
-const MOST_VALUE = 6;
-const MOST_FORM = 8;
+const MAX_VALUE = 6;
+const MAX_FORM = 8;
 /** Bytes that are copied at once; they must fit into the room of a form. */
 const MUCH_AT_ONCE = 128 * 1024;
 /** Input bytes per pass. */
 const SLICE = 16 * 1024;
 /** Room for one slice of maximum growth and several that do not grow. */
-const VALUE_ROOM = MOST_VALUE * SLICE + 64 * 1024;
-const FORM_ROOM = MOST_FORM * SLICE + 80 * 1024;
+const VALUE_ROOM = MAX_VALUE * SLICE + 64 * 1024;
+const FORM_ROOM = MAX_FORM * SLICE + 80 * 1024;
 
 // Memory layout of an encoding: offsets.
 const PLAIN = 0;
@@ -215,9 +222,9 @@ const TEXT_CELLS = 64;
 const JSON_CELLS = TEXT_CELLS + CELLS_BYTES;
 const LINES_CELLS = JSON_CELLS + CELLS_BYTES;
 const INPUT = LINES_CELLS + CELLS_BYTES;
-const VALUE = INPUT + SLICE + SLACK;
-const FORM = VALUE + VALUE_ROOM + SLACK;
-const MEMORY = FORM + FORM_ROOM + SLACK;
+const VALUE = INPUT + SLICE + OVERREAD_BYTES;
+const FORM = VALUE + VALUE_ROOM + OVERREAD_BYTES;
+const MEMORY = FORM + FORM_ROOM + OVERREAD_BYTES;
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -273,7 +280,8 @@ export function createEncoding() {
   }
   /** Encodes `length` bytes of `input`. The byte after them is read as well, to detect a CRLF. */
   function write(length: number, cells: number, toLf: boolean): void {
-    if (value + MOST_VALUE * length > FORM - SLACK || form + MOST_FORM * length > MEMORY - SLACK) drain();
+    if (value + MAX_VALUE * length > FORM - OVERREAD_BYTES || form + MAX_FORM * length > MEMORY - OVERREAD_BYTES)
+      drain();
     encode(INPUT, length, PLAIN, cells, toLf ? 1 : 0, value, form, ENDS);
     value = ends[0] ?? VALUE;
     form = ends[1] ?? FORM;

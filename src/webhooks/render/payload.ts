@@ -11,7 +11,7 @@ import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/mime/hea
 import type { Part } from '../../mail/mime/structure.ts';
 import { replyOf, type ShownReply } from '../../mail/replies/reply-text.ts';
 import type { Scan } from '../../mail/scan.ts';
-import type { SenderAuth } from '../../mail/trust.ts';
+import type { SenderAuth } from '../../mail/sender-auth.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { textWithoutForged } from './as-utf8.ts';
 import { filePieces, inside, json, jsonOf, jsonText, linkMembers, type Piece, rawBase64, rawText } from './pieces.ts';

@@ -1,5 +1,5 @@
+import { createSingleFlight } from '../../base/cache.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createShared } from '../../base/memory.ts';
 import type { Step } from '../../queue/road.ts';
 
 export type RenderProgress = ReturnType<typeof createProgress>;
@@ -45,6 +45,6 @@ const PATIENCE = 200;
 export function createSteps(
   each: (ms: number) => Promise<readonly ReturnType<RenderProgress['steps']>[]>,
 ): () => Promise<ReadonlyMap<string, Step>> {
-  const shared = createShared<ReadonlyMap<string, Step>>();
+  const shared = createSingleFlight<ReadonlyMap<string, Step>>();
   return () => shared('steps', async () => new Map((await each(PATIENCE)).flat()));
 }

@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import { type Bytes, toBuffer } from '../../base/bytes.ts';
-import { createTurn } from '../../base/turns.ts';
+import { createSerialQueue } from '../../base/concurrency.ts';
 
 /**
  * Lends the raw bytes of a message to `work`; they are valid until it ends. Of files, one at a time is in memory.
@@ -10,7 +10,7 @@ export type WithRaw = <T>(body: Bytes, work: (raw: Buffer) => Promise<T>) => Pro
 
 /** The bytes of messages on a render thread; its tasks share one. */
 export function createRawBytes(): WithRaw {
-  const fileTurn = createTurn();
+  const fileTurn = createSerialQueue();
   const withFile = createLoan();
   return async (body, work) => {
     if (body.kind === 'file') return fileTurn(() => withFile(body.path, work));
@@ -22,7 +22,7 @@ export function createRawBytes(): WithRaw {
 type WithFile = <T>(path: string, work: (bytes: Buffer) => Promise<T>) => Promise<T>;
 
 // Larger buffers are not kept: such messages are rare, and reuse would not be worth the memory.
-const MOST_KEPT = 16 * 1024 * 1024;
+const MAX_KEPT = 16 * 1024 * 1024;
 
 /**
  * Reads one file after another into the same buffer. With a buffer per file, a thread held several large messages no
@@ -39,7 +39,7 @@ function createLoan(): WithFile {
 
   /** Keeps the larger buffer and frees the other now instead of at the next garbage collection. */
   function give(memory: ArrayBuffer): void {
-    const better = memory.byteLength <= MOST_KEPT && memory.byteLength > (kept?.byteLength ?? 0);
+    const better = memory.byteLength <= MAX_KEPT && memory.byteLength > (kept?.byteLength ?? 0);
     const spare = better ? kept : memory;
     if (better) kept = memory;
     spare?.transfer(0);

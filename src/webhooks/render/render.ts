@@ -15,8 +15,8 @@ import { toFileName } from '../../mail/mime/filename.ts';
 import { readFields, withHeader } from '../../mail/mime/header-section.ts';
 import { type StructureScan, scanStructure } from '../../mail/mime/structure.ts';
 import { threadIdOf } from '../../mail/replies/thread.ts';
+import { senderAuthOf } from '../../mail/sender-auth.ts';
 import { toSummary } from '../../mail/summary.ts';
-import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { linkTo } from '../linked-files.ts';
 import type { Findings, Mail, Post, RenderJob } from '../types.ts';
@@ -296,12 +296,12 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
  * files, because endpoints may be slow. A file adds half of the cost of encoding the form.
  */
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
-const MOST_IN_MEMORY = 32 * 1024 * 1024;
+const MAX_IN_MEMORY = 32 * 1024 * 1024;
 
 function placeOf([{ mails }, { form }]: RenderInput) {
   const body = mails[0]?.body;
   if (body?.kind !== 'file' || form === null) return undefined;
-  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(form.held, 0));
+  const room = Math.min(LARGEST_IN_MEMORY, MAX_IN_MEMORY - Atomics.load(form.held, 0));
   // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
   return { path: form.path, most: 2 * body.size > room ? 0 : room };
 }

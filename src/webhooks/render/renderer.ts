@@ -11,7 +11,7 @@ import { factsOf, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/addresses/envelope.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-import { type LinkedFiles, type LinkPlace, NOBODY } from '../linked-files.ts';
+import { type LinkContext, type LinkedFiles, NO_ACCOUNT } from '../linked-files.ts';
 import type { Mail, Post, Renderer, RenderJob } from '../types.ts';
 import { createFormRoom } from './form-room.ts';
 
@@ -23,7 +23,7 @@ interface RenderPlaces {
   /** Null if the body is in memory: then the form is too. */
   readonly form: FormPlace | null;
   /** Undefined if attachments are in the POST, or only listed. */
-  readonly links: LinkPlace | undefined;
+  readonly links: LinkContext | undefined;
 }
 
 /** The file for the form of a large message, and the limit that decides whether it is used. */
@@ -38,7 +38,7 @@ interface RendererDeps {
   /** Runs the render task on a thread. */
   readonly run: PooledTask<RenderInput, Post>;
   /** Reserves space for attachments that become links. Throws `StoreAway`. */
-  readonly links: LinkedFiles['place'];
+  readonly links: LinkedFiles['reserve'];
   readonly log: Log;
 }
 
@@ -85,17 +85,17 @@ export function createRenderer(
 
   /** Renders with space reserved for the links that attachments may become. */
   async function withRoom(
-    { style, account = NOBODY, mails }: RenderJob,
-    render: (place: LinkPlace | undefined) => Promise<Post>,
+    { style, account = NO_ACCOUNT, mails }: RenderJob,
+    render: (place: LinkContext | undefined) => Promise<Post>,
   ): Promise<Post> {
     if (!hasLinks(style)) return render(undefined);
-    const { place, end } = await links(
+    const { reserve, end } = await links(
       account,
       mails.reduce((sum, { body }) => sum + sizeOf(body), 0),
     );
     let linked = 0;
     try {
-      const post = await render(place);
+      const post = await render(reserve);
       linked = post.linked;
       return post;
     } finally {
@@ -103,7 +103,7 @@ export function createRenderer(
     }
   }
 
-  async function tryOnThread(job: RenderJob, form: FormPlace | null, place: LinkPlace | undefined): Promise<Post> {
+  async function tryOnThread(job: RenderJob, form: FormPlace | null, place: LinkContext | undefined): Promise<Post> {
     try {
       return await run(() => pack(job, { form, links: place }, null));
     } catch (error) {
@@ -122,7 +122,7 @@ export function createRenderer(
       const { body } = mail;
       const path = join(tmpDir, `post-${++forms}.form`);
       const form = body.kind === 'file' ? { path, held } : null;
-      const give = body.kind === 'file' ? await room.take(job.account ?? NOBODY, FORM_TIMES * body.size) : () => {};
+      const give = body.kind === 'file' ? await room.take(job.account ?? NO_ACCOUNT, FORM_TIMES * body.size) : () => {};
       try {
         const post = await withRoom(job, (place) => tryOnThread(job, form, place));
         if (form) hold(post.body);

@@ -4,7 +4,7 @@ import { toCidKey } from '../../mail/mime/cid.ts';
 import { withHeader } from '../../mail/mime/header-section.ts';
 import { listParts, partBytes } from '../../mail/mime/parts.ts';
 import { scanStructure } from '../../mail/mime/structure.ts';
-import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html.ts';
+import { type InlinePicture, type SanitizedPage, sanitizePage } from '../../mail/sanitize/html.ts';
 import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 
@@ -23,12 +23,12 @@ interface PartFile {
 }
 
 /** `nothing`: it has no HTML, or no such part, or cannot be parsed. */
-export type Shown = ({ readonly kind: 'page' } & ShownPage) | PartFile | { readonly kind: 'nothing' };
+export type Shown = ({ readonly kind: 'page' } & SanitizedPage) | PartFile | { readonly kind: 'nothing' };
 
 /** HTML that is shown; longer mail is for the download. */
-const MOST_HTML = 5 * 1024 * 1024;
+const MAX_HTML = 5 * 1024 * 1024;
 /** Characters of the page: the HTML, and its pictures in base64. */
-const MOST_PAGE = 10 * 1024 * 1024;
+const MAX_PAGE = 10 * 1024 * 1024;
 
 /** Creates the task of the render thread that sanitises a message for display. Throws if the disk fails. */
 export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): ThreadTask<ShownInput, Shown> {
@@ -55,7 +55,7 @@ function toPage({ html, files }: ParsedMessage): Shown {
   const pictures = new Map(
     files.flatMap((file) => (file.contentId === null ? [] : [[toCidKey(file.contentId), file] as const])),
   );
-  const decoded = new Map<string, Picture>();
+  const decoded = new Map<string, InlinePicture>();
   /** Each picture is decoded once, however often the page shows it. */
   const pictureOf = (contentId: string) => {
     const key = toCidKey(contentId);
@@ -64,7 +64,7 @@ function toPage({ html, files }: ParsedMessage): Shown {
     if (known) decoded.set(key, known);
     return known;
   };
-  const { start, whole } = startOfText(html, MOST_HTML);
-  const page = toShownPage(start, pictureOf, { maxLength: MOST_PAGE });
+  const { start, whole } = startOfText(html, MAX_HTML);
+  const page = sanitizePage(start, pictureOf, { maxLength: MAX_PAGE });
   return { kind: 'page', ...page, cut: !whole || page.cut };
 }

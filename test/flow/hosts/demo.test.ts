@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { expect } from 'chai';
 import { type Document, MongoClient } from 'mongodb';
 import type { Io } from '../../../src/cli/command.ts';
-import { createBelongings } from '../../../src/cli/demo/belongings.ts';
+import { createCleanup } from '../../../src/cli/demo/cleanup.ts';
 import { openDemoDatabase } from '../../../src/cli/demo/database.ts';
 import { postern, type Ran } from '../../support/command.ts';
 import { mongoDriver, mongoServer } from '../../support/database.ts';
@@ -115,7 +115,7 @@ if (mongoDriver)
       };
       const made: Record<string, Document[]> = { postern_demo_00000000000a: ago(90), ...kept };
       const folder = await tempDir();
-      const belongings = createBelongings(folder);
+      const belongings = createCleanup(folder);
       try {
         for (const [name, rows] of Object.entries(made)) await client.db(name).collection('demo').insertMany(rows);
         const io = { env: { MONGODB_URL: url } } as unknown as Io;

@@ -1,4 +1,4 @@
-/** Does the work for every item, `atOnce` at a time. */
+/** Does the work for every item, `mapConcurrently` at a time. */
 export async function inTurns<T>(
   items: readonly T[],
   atOnce: number,

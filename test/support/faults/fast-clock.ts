@@ -33,7 +33,7 @@ const TICK_MS = 2;
  * What one tick brings at most, in milliseconds of the machine's: a machine that was busy must not find that an hour
  * has passed.
  */
-const MOST_MS = 8;
+const MAX_MS = 8;
 
 export function createFastClock({
   start = Date.now(),
@@ -46,7 +46,7 @@ export function createFastClock({
   let offset = start;
   const timers = new Set<Timer>();
   const waiters = new Set<Timer>();
-  const passed = () => base + Math.min(performance.now() - since, MOST_MS) * factor;
+  const passed = () => base + Math.min(performance.now() - since, MAX_MS) * factor;
   const wall = () => Math.round(shows(offset + passed()));
   const first = wall();
   const steps = intervalsByWall ? () => wall() - first : passed;

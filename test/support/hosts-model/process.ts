@@ -98,11 +98,11 @@ export async function openProcess({ host, number, wrongMs, left, random, ...give
       ...parts,
       spool,
       copies: fenced,
-      leaving: { mayLeave: async () => ({ kind: 'now' }) },
+      sendingQuota: { mayLeave: async () => ({ kind: 'now' }) },
       scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
       sources: { choose: async () => [] },
       mailCarrier: {
-        carry: async ({ recipient }) => ((await outside.carry(self, recipient)) ? answer(250, '2.0.0 ok') : noServer),
+        send: async ({ recipient }) => ((await outside.carry(self, recipient)) ? answer(250, '2.0.0 ok') : noServer),
         stop: async () => {},
       },
       signerOf: async () => null,

@@ -8,7 +8,7 @@ export interface CorpusMessage {
 }
 
 /** Larger files are none of a corpus of messages. */
-const MOST_BYTES = 20 * 1024 * 1024;
+const MAX_BYTES = 20 * 1024 * 1024;
 const HEADER = /^(?:From [^\n]*\n)?(?:[!-9;-~]+[ \t]*:[^\n]*\r?\n(?:[ \t][^\n]*\r?\n)*){2}/;
 const MBOX = /^From [^\n]*\d\d:\d\d[^\n]*\n/;
 const SEPARATOR = /\n(?=From [^\n]*\d\d:\d\d[^\n]*\n[!-9;-~]+:)/;
@@ -18,7 +18,7 @@ export function* readCorpus(dir: string): Iterable<CorpusMessage> {
   for (const name of globSync('**/*', { cwd: dir }).toSorted()) {
     const path = join(dir, name);
     const { size } = statSync(path);
-    if (!statSync(path).isFile() || size === 0 || size > MOST_BYTES) continue;
+    if (!statSync(path).isFile() || size === 0 || size > MAX_BYTES) continue;
     const text = readFileSync(path, 'latin1');
     if (!HEADER.test(text)) continue;
     const messages = MBOX.test(text) ? text.split(SEPARATOR).map((one) => one.replace(MBOX, '')) : [text];

@@ -208,8 +208,8 @@ describe('hosts that share a store', function () {
   });
 
   it('fetch attachments behind links from the host that has them, with ranges', async () => {
-    const { place } = await far.linked.place(ACCOUNT, 100);
-    const { url = '' } = (await linkTo(place, 'a.txt', () => [Buffer.from('0123456789')])) ?? {};
+    const { reserve } = await far.linked.reserve(ACCOUNT, 100);
+    const { url = '' } = (await linkTo(reserve, 'a.txt', () => [Buffer.from('0123456789')])) ?? {};
     const get = (headers = {}) => fetch(url.replace('https://mail.test', near.base), { headers });
     const whole = await get();
     expect([whole.status, await whole.text()]).to.deep.equal([200, '0123456789']);

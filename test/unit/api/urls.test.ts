@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { outcomeOf } from '../../../src/events/apply.ts';
+import { messageChangesOf } from '../../../src/events/apply.ts';
 import { createUrlCounting } from '../../../src/events/counting.ts';
 import { retestTrackingDomainsTask } from '../../../src/sending/domains/tracking-domains.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../src/store/rows/messages.ts';
@@ -179,7 +179,7 @@ describe('link statistics', () => {
     for (const one of events) await world.store.messageEvents.insert(one);
     const count = createUrlCounting({ store: world.store });
     for (const one of events) {
-      message = { ...message, ...outcomeOf(one, message) };
+      message = { ...message, ...messageChangesOf(one, message) };
       for (let times = 0; times < 3; times++) await count(one, message);
     }
     const { body } = await world.call('/urls/search', { q: 'shop.example.com' });

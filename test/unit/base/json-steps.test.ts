@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { slicesOf } from '../../../src/base/characters.ts';
+import { runToEnd } from '../../../src/base/concurrency.ts';
 import { jsonBytes } from '../../../src/base/json-steps.ts';
-import { toEnd } from '../../../src/base/turns.ts';
 
 describe('JSON written in steps', () => {
   for (const [name, value] of [
@@ -12,7 +12,7 @@ describe('JSON written in steps', () => {
     ['of many texts', { a: Array.from({ length: 1000 }, (_, n) => 'x'.repeat(n)) }],
   ] as const)
     it(`has the bytes of JSON.stringify, ${name}`, () => {
-      expect(toEnd(jsonBytes(value)).equals(Buffer.from(JSON.stringify(value)))).to.equal(true);
+      expect(runToEnd(jsonBytes(value)).equals(Buffer.from(JSON.stringify(value)))).to.equal(true);
     });
 
   it('takes many steps for a text of megabytes', () => {

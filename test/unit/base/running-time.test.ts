@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createRunningTime, readTimeMemory, type TimeMemory } from '../../../src/base/running-time.ts';
-import { createAgenda, type Sleeper } from '../../../src/queue/schedule/gate.ts';
+import { createTimerQueue, type Sleeper } from '../../../src/queue/schedule/gate.ts';
 import { createTestClock } from '../../support/clock.ts';
 
 const MINUTE = 60_000;
@@ -162,7 +162,7 @@ describe('the agenda', () => {
       },
     };
     const woken: [string, number][] = [];
-    const agenda = createAgenda<Sleeper & { name: string }>(counting, ({ name }) =>
+    const agenda = createTimerQueue<Sleeper & { name: string }>(counting, ({ name }) =>
       woken.push([name, clock.monotonic()]),
     );
     const [a, b, c] = ['a', 'b', 'c'].map((name) => ({ name, wakeAt: Number.POSITIVE_INFINITY }));

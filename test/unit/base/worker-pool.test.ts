@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { free } from '../../../src/base/bytes.ts';
+import { freeMemory } from '../../../src/base/bytes.ts';
 import { type Clock, systemClock } from '../../../src/base/clock.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createWorkerPool, type PooledTask } from '../../../src/base/worker-pool.ts';
@@ -56,7 +56,7 @@ describe('memory transferred to a task', () => {
   it('cannot be transferred twice: the task fails, the others continue', async () => {
     const { keep } = open();
     const gone = new Uint8Array(Buffer.from('gone').buffer.slice(0, 4));
-    free(gone);
+    freeMemory(gone);
     const lost = keep(() => ({ value: new Uint8Array(gone), transfer: [] }));
     const beside = keep(() => pack('beside'));
     expect(String(await lost.catch((error: unknown) => error))).to.contain('detached');

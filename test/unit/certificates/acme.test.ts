@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { type Acme, createAcme } from '../../../src/certificates/acme.ts';
+import { type AcmeAnswer, AcmeFault, type AcmeHttp } from '../../../src/certificates/acme-http.ts';
 import { newAccountKey } from '../../../src/certificates/certificates.ts';
-import { type AcmeAnswer, AcmeFault, type AcmeWire } from '../../../src/certificates/wire.ts';
 
 // Answers that Pebble cannot be made to give; what works is in test/interop/acme.test.ts.
 
@@ -38,7 +38,7 @@ function clientOf(answers: Readonly<Record<string, Given | readonly Given[]>>) {
     '/challenge': {},
     ...answers,
   };
-  const wire: AcmeWire = {
+  const wire: AcmeHttp = {
     async send(method, url): Promise<AcmeAnswer> {
       const path = url.slice(CA.length);
       asked.push(`${method} ${path}`);

@@ -2,11 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
-import type { Acme, ShowAnswer } from '../../../src/certificates/acme.ts';
-import { createCertificates, orderAgain } from '../../../src/certificates/certificates.ts';
+import type { Acme, PublishChallenge } from '../../../src/certificates/acme.ts';
+import { AcmeFault } from '../../../src/certificates/acme-http.ts';
+import { createCertificates, retryMissing } from '../../../src/certificates/certificates.ts';
 import { createChallenges } from '../../../src/certificates/challenges.ts';
 import { createCertificateNames } from '../../../src/certificates/names.ts';
-import { AcmeFault } from '../../../src/certificates/wire.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
@@ -35,7 +35,7 @@ function createAuthority(clock: TestClock) {
     /** Names that fail. */
     bad: new Set<string>(),
     window: undefined as { start: number; end: number } | undefined,
-    during: async (_name: string, _show: ShowAnswer) => {},
+    during: async (_name: string, _show: PublishChallenge) => {},
   };
   const acme: Acme = {
     async order(name, show, replaces) {
@@ -296,7 +296,7 @@ describe('certificates', () => {
     await pass(MINUTE);
     expect(orderedNames()).to.not.include('mta-sts.customer.test');
     const published = clock.now();
-    await orderAgain(store, clock);
+    await retryMissing(store, clock);
     await pass(20_000, () => one.of('mta-sts.customer.test') !== undefined);
     expect((authority.orders.at(-1)?.at ?? Infinity) - published).to.be.below(MINUTE);
   });

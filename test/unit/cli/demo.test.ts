@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { expect } from 'chai';
-import { sendMail } from '../../../src/cli/demo/around.ts';
+import { sendMail } from '../../../src/cli/demo/services.ts';
 import { postern } from '../../support/command.ts';
 import { startMailSink } from '../../support/mail-sink.ts';
 

@@ -9,7 +9,7 @@ import { loadSettings } from '../../../src/config.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
 import { blockLists } from '../../../src/examination/addresses.ts';
 import { examine } from '../../../src/examination/examine.ts';
-import { type Check, placesOf, type World } from '../../../src/examination/finding.ts';
+import { type Check, type CheckContext, placesOf } from '../../../src/examination/finding.ts';
 import { certificate, listening, outgoing } from '../../../src/examination/listening.ts';
 import { clockCheck, disk, fileModes, nameServers } from '../../../src/examination/machine.ts';
 import {
@@ -251,7 +251,7 @@ describe('postern doctor', () => {
     readonly zone?: ZoneRecords;
     readonly env?: Readonly<Record<string, string>>;
     readonly store?: Store;
-    readonly queue?: World['queue'];
+    readonly queue?: CheckContext['queue'];
     readonly at?: number;
     readonly root?: string;
     readonly resolver?: Resolver;
@@ -259,7 +259,7 @@ describe('postern doctor', () => {
   }
 
   /** The world of an operator of a public host. */
-  function worldOf(given: Given = {}): World {
+  function worldOf(given: Given = {}): CheckContext {
     const { settings } = loadSettings(undefined, {
       POSTERN_DATA_DIR: dir,
       POSTERN_HOSTNAME: 'mx.example.com',

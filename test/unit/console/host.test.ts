@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { HOST_OPERATIONS } from '../../../src/console/host/index.ts';
-import { noteBeside } from '../../../src/journal/beside.ts';
+import { recordCommandActions } from '../../../src/journal/command-access.ts';
 import { addTestPerson } from '../../support/console.ts';
 import { type HostWorld, startHost } from '../../support/host-world.ts';
 import { startKeepingNameServer } from '../../support/keeping-name-server.ts';
@@ -117,7 +117,7 @@ describe('host queries by operators', () => {
       [world.main, 'replayed'],
       [world.second, 'dropped'],
     ] as const)
-      noteBeside(world.file, [{ at, by: 'ann', account, what, count: 2, detail: 'x' }]);
+      recordCommandActions(world.file, [{ at, by: 'ann', account, what, count: 2, detail: 'x' }]);
     const { actions } = await world.host('actions');
     expect(actions.map((one: any) => [one.account.name, one.what, one.count])).to.deep.equal([
       ['second', 'dropped', 2],

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
-import { createNameServers, type ServerAnswer, type Survey } from '../../../src/dns/name-servers.ts';
+import { createNameServers, type ServerAnswer, type ZoneAnswers } from '../../../src/dns/name-servers.ts';
 import { createTestLog } from '../../support/log.ts';
 import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../../support/zone.ts';
 
@@ -38,11 +38,11 @@ describe('individually queried name servers', () => {
       { port: first.port, allowPrivate, loopbackOnly },
       { resolver: zoneResolver(records), clock: systemClock, ids: createIds(systemClock), log: createTestLog() },
     );
-  const found = <T>(survey: Survey<T>) => {
+  const found = <T>(survey: ZoneAnswers<T>) => {
     if (typeof survey === 'string') throw new Error(survey);
     return survey;
   };
-  const answers = <T>(survey: Survey<T>) =>
+  const answers = <T>(survey: ZoneAnswers<T>) =>
     found(survey).servers.map(({ server, answer }: ServerAnswer<T>) => [
       server,
       answer.kind === 'records' ? answer.records : answer.kind === 'failure' ? answer.reason : answer.kind,

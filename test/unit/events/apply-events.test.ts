@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createNumbers } from '../../../src/events/numbers.ts';
+import { createCounterRemoval } from '../../../src/events/counter-removal.ts';
 import { applyEventsTask } from '../../../src/events/record.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { drivers } from '../../support/database.ts';
@@ -22,7 +22,7 @@ for (const driver of drivers)
         clock,
       );
       await dead.recorder.record(newEvent('send', { at: new Date(clock.now()) }));
-      const task = applyEventsTask({ recorder, numbers: createNumbers({ store, clock }), clock });
+      const task = applyEventsTask({ recorder, counterRemoval: createCounterRemoval({ store, clock }), clock });
       await clock.advance(30_000);
       expect(await task.run(), 'too young').to.equal(undefined);
       await clock.advance(1);
@@ -43,7 +43,7 @@ for (const driver of drivers)
       clock.jump(3 * 86_400_000);
       await dead.recorder.record(newEvent('send', { at: new Date(clock.now()) }));
       clock.jump(-3 * 86_400_000);
-      const task = applyEventsTask({ recorder, numbers: createNumbers({ store, clock }), clock });
+      const task = applyEventsTask({ recorder, counterRemoval: createCounterRemoval({ store, clock }), clock });
       expect(await task.run()).to.deep.equal({ events: 1, tags: 0 });
       expect(await task.run()).to.equal(undefined);
     });
@@ -58,7 +58,7 @@ for (const driver of drivers)
         tag: 'one',
         before: new Date(clock.now()),
       });
-      const task = applyEventsTask({ recorder, numbers: createNumbers({ store, clock }), clock });
+      const task = applyEventsTask({ recorder, counterRemoval: createCounterRemoval({ store, clock }), clock });
       expect(await task.run(AbortSignal.abort()), 'told to end').to.equal(undefined);
       expect(await task.run()).to.deep.equal({ events: 0, tags: 1 });
       expect((await store.messages.one({ id: MESSAGE }))?.tags).to.deep.equal(['two']);
@@ -79,8 +79,8 @@ for (const driver of drivers)
           return store.messageTags.many(...asked);
         },
       };
-      const numbers = createNumbers({ store: { ...store, messageTags }, clock });
-      expect(await applyEventsTask({ recorder, numbers, clock }).run()).to.equal(undefined);
+      const counterRemoval = createCounterRemoval({ store: { ...store, messageTags }, clock });
+      expect(await applyEventsTask({ recorder, counterRemoval, clock }).run()).to.equal(undefined);
       expect(await store.tagRemovals.one({ id: row.id })).to.deep.equal({ ...row, before: again });
     });
 
@@ -89,7 +89,7 @@ for (const driver of drivers)
       it('finishes the deletion of a tag for very many messages', async function () {
         this.timeout(60_000);
         const { recorder, clock } = createRecording(store);
-        const numbers = createNumbers({ store, clock });
+        const counterRemoval = createCounterRemoval({ store, clock });
         for (let from = 0; from < 2500; from += 500) {
           await Promise.all(
             Array.from({ length: 500 }, (_, n) =>
@@ -97,9 +97,9 @@ for (const driver of drivers)
             ),
           );
         }
-        await numbers.removeTag(ACCOUNT, 'one');
+        await counterRemoval.removeTag(ACCOUNT, 'one');
         expect(await store.messageTags.many({ account: ACCOUNT })).to.have.length(500);
-        expect(await applyEventsTask({ recorder, numbers, clock }).run()).to.deep.equal({ events: 0, tags: 1 });
+        expect(await applyEventsTask({ recorder, counterRemoval, clock }).run()).to.deep.equal({ events: 0, tags: 1 });
         expect(await store.messageTags.many({ account: ACCOUNT })).to.deep.equal([]);
         expect((await store.messages.many({ account: ACCOUNT })).filter(({ tags }) => tags.length > 0)).to.deep.equal(
           [],

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { holds, type MailFacts } from '../../../src/inbound/conditions.ts';
+import { evaluateConditions, type MailFacts } from '../../../src/inbound/conditions.ts';
 import { ACTION_NAMES, decide, type RouteChoice } from '../../../src/inbound/decision.ts';
 import { matchesAny } from '../../../src/inbound/patterns.ts';
 import type { When } from '../../../src/store/rows/domains.ts';
@@ -28,7 +28,7 @@ function random(below: number): number {
 const oneOf = <T>(all: readonly T[]): T => all[random(all.length)] as T;
 
 describe('the conditions of a route', () => {
-  const table: readonly (readonly [string, When, MailFacts, ReturnType<typeof holds>])[] = [
+  const table: readonly (readonly [string, When, MailFacts, ReturnType<typeof evaluateConditions>])[] = [
     ['the sender by a glob', { sender: ['*@good.test'] }, { sender: 'Ann@GOOD.test' }, true],
     ['the empty sender', { sender: ['<>'] }, { sender: '' }, true],
     ['a sender that is not known', { sender: ['*'] }, {}, 'sender'],
@@ -74,7 +74,7 @@ describe('the conditions of a route', () => {
   ];
   for (const [name, when, facts, expected] of table)
     it(`return ${String(expected)} for ${name}`, () => {
-      expect(holds(when, facts)).to.equal(expected);
+      expect(evaluateConditions(when, facts)).to.equal(expected);
     });
 
   it('match texts as equivalent regular expressions do', () => {
@@ -91,7 +91,7 @@ describe('the conditions of a route', () => {
     const when = { subject: ['*aaaaaaaaaaaaaaaaaaaaab', '*?aaaaaaaaaaaaaaaaaaac*'] };
     const look = (length: number) => {
       const facts = { content: { ...CONTENT, subject: 'a'.repeat(length) } };
-      for (let i = 0; i < 200; i++) holds(when, facts);
+      for (let i = 0; i < 200; i++) evaluateConditions(when, facts);
     };
     expect(growth(look, 4000, 8)).to.be.below(8);
   });
@@ -156,9 +156,9 @@ describe('the decision between routes', () => {
       for (const result of ['pass', 'fail', 'none'])
         for (const spam of ['ham', 'spam'] as const)
           for (const virus of ['clean', 'infected'] as const)
-            expect(holds(route?.when ?? null, { ...unknown, auth: auth(result), scan: { spam, virus } })).to.equal(
-              true,
-            );
+            expect(
+              evaluateConditions(route?.when ?? null, { ...unknown, auth: auth(result), scan: { spam, virus } }),
+            ).to.equal(true);
     }
     expect(lost).to.be.above(100);
   });

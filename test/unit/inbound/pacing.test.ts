@@ -19,7 +19,7 @@ function open(settings = SETTINGS) {
     /** The delay of a reply while this number waits for us, to a tenth of a second; at once: 0. */
     async delay(count: number): Promise<number> {
       behind = count;
-      const turn = pacing.turn([]);
+      const turn = pacing.delay([]);
       if (!turn) return 0;
       let left = false;
       void turn.then(() => {

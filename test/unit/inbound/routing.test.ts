@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { createRouting } from '../../../src/inbound/routing.ts';
-import { type SealedFor, sealReplyAddress, toFullMinute } from '../../../src/mail/addresses/reply-address.ts';
+import { type SealScope, sealReplyAddress, toFullMinute } from '../../../src/mail/addresses/reply-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';
@@ -152,7 +152,7 @@ describe('the routing table', () => {
     await routing.start();
     await routing.stop();
     const until = toFullMinute(clock.now() + 60_000);
-    const seal = (change: Partial<SealedFor>, key = 'new') =>
+    const seal = (change: Partial<SealScope>, key = 'new') =>
       sealReplyAddress(
         key,
         { account: 'a', domain: 'in.test', mailbox: 'reply', ...change },

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { createTagging } from '../../../src/mail/links.ts';
+import { createAnalyticsTagging } from '../../../src/mail/links.ts';
 
 const UTM = 'utm_source=transactional&utm_medium=email&utm_campaign=welcome';
-const tag = createTagging(
+const tag = createAnalyticsTagging(
   { domains: ['shop.example', 'xn--bcher-kva.example'], campaign: 'welcome' },
   'news@sender.example',
 );
@@ -53,10 +53,10 @@ describe('links with analytics parameters', () => {
 
   it('have the sender as the campaign by default, and any text encoded', () => {
     expect(
-      createTagging({ domains: ['a.example'], campaign: null }, 'news@sender.example')('http://a.example/'),
+      createAnalyticsTagging({ domains: ['a.example'], campaign: null }, 'news@sender.example')('http://a.example/'),
     ).to.match(/&utm_campaign=news%40sender\.example$/);
     expect(
-      createTagging({ domains: ['a.example'], campaign: 'Größe & "x"#\ud800' }, 's')('http://a.example/'),
+      createAnalyticsTagging({ domains: ['a.example'], campaign: 'Größe & "x"#\ud800' }, 's')('http://a.example/'),
     ).to.match(/&utm_campaign=Gr%C3%B6%C3%9Fe%20%26%20%22x%22%23%EF%BF%BD$/);
   });
 });

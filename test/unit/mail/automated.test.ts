@@ -1,12 +1,6 @@
 import { expect } from 'chai';
 import { authorOf } from '../../../src/mail/addresses/author.ts';
-import {
-  AUTOMATED_KINDS,
-  automatedFor,
-  automatedOf,
-  returnedKindOf,
-  saysItAnswers,
-} from '../../../src/mail/automated.ts';
+import { AUTOMATED_KINDS, automatedFor, automatedOf, isReply, returnedKindOf } from '../../../src/mail/automated.ts';
 import { parseHeaders } from '../../../src/mail/mime/headers.ts';
 import { growth } from '../../support/growth.ts';
 
@@ -391,7 +385,7 @@ describe('automated mail', () => {
 
   it('is recognised as a reply; notifications and list mail are not', () => {
     const answers = (...header: string[]) =>
-      saysItAnswers(traces(header.some((line) => line.startsWith('From:')) ? header : [ANN, ...header]).fields);
+      isReply(traces(header.some((line) => line.startsWith('From:')) ? header : [ANN, ...header]).fields);
     expect(answers('In-Reply-To: <1@example.com>')).to.equal(true);
     expect(answers('References: <1@example.com>')).to.equal(true);
     expect(answers('Subject: AW: Hallo')).to.equal(true);

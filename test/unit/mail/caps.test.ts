@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type Part, scanStructure } from '../../../src/mail/mime/structure.ts';
-import { CAPS } from '../../../src/mail/outgoing.ts';
+import { MESSAGE_LIMITS } from '../../../src/mail/outgoing.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 import { nested } from '../../support/mime-hostile.ts';
 
@@ -20,8 +20,8 @@ function breachOf(bytes: Buffer): string | undefined {
 describe('the limits of a message', () => {
   it('allow a header of 1,000 fields and stop one of 1,001', () => {
     const fields = (count: number) => crlf(...Array.from({ length: count }, (_, i) => `X-${i}: y`), '', 'body');
-    expect(breachOf(fields(CAPS.headerFields))).to.equal(undefined);
-    expect(breachOf(fields(CAPS.headerFields + 1))).to.equal('a header of more than 1000 fields');
+    expect(breachOf(fields(MESSAGE_LIMITS.headerFields))).to.equal(undefined);
+    expect(breachOf(fields(MESSAGE_LIMITS.headerFields + 1))).to.equal('a header of more than 1000 fields');
   });
 
   it('do not count the lines of a folded field', () => {
@@ -30,7 +30,7 @@ describe('the limits of a message', () => {
   });
 
   it('stop a header of more than 256 KiB, of the message and of a part', () => {
-    const line = `X-A: ${'y'.repeat(CAPS.headerBytes)}`;
+    const line = `X-A: ${'y'.repeat(MESSAGE_LIMITS.headerBytes)}`;
     expect(breachOf(crlf(line, '', 'body'))).to.equal('a header of more than 262144 bytes');
     expect(breachOf(multipart('mixed', [], [line, '', 'body']))).to.equal('a header of more than 262144 bytes');
   });
@@ -42,13 +42,13 @@ describe('the limits of a message', () => {
 
   it('allow 999 parts in a multipart and stop one more', () => {
     const parts = (count: number) => multipart('mixed', [], ...Array.from({ length: count }, () => ['', 'x']));
-    expect(breachOf(parts(CAPS.parts - 1))).to.equal(undefined);
-    expect(breachOf(parts(CAPS.parts))).to.equal('more than 1000 parts');
+    expect(breachOf(parts(MESSAGE_LIMITS.parts - 1))).to.equal(undefined);
+    expect(breachOf(parts(MESSAGE_LIMITS.parts))).to.equal('more than 1000 parts');
   });
 
   it('allow multiparts 64 deep and stop one more', () => {
-    expect(breachOf(nested(CAPS.nesting))).to.equal(undefined);
-    expect(breachOf(nested(CAPS.nesting + 1))).to.equal('parts nested more than 64 deep');
+    expect(breachOf(nested(MESSAGE_LIMITS.nesting))).to.equal(undefined);
+    expect(breachOf(nested(MESSAGE_LIMITS.nesting + 1))).to.equal('parts nested more than 64 deep');
   });
 
   it('stop more than 64 KiB of addresses, over all fields and parts', () => {

@@ -1,14 +1,14 @@
 import { expect } from 'chai';
-import { toEnd } from '../../../src/base/turns.ts';
+import { runToEnd } from '../../../src/base/concurrency.ts';
 import { merging, toVars } from '../../../src/mail/merge/merge.ts';
 import { fillingRegions } from '../../../src/mail/merge/regions.ts';
-import { toShownPage } from '../../../src/mail/shown/html.ts';
+import { sanitizePage } from '../../../src/mail/sanitize/html.ts';
 import { growth, repeated } from '../../support/growth.ts';
 
 // What anybody may write must not cost more than in proportion: sixteen times the text, some sixteen times the time.
 
-const merge = (...args: Parameters<typeof merging>) => toEnd(merging(...args));
-const fillRegions = (...args: Parameters<typeof fillingRegions>) => toEnd(fillingRegions(...args));
+const merge = (...args: Parameters<typeof merging>) => runToEnd(merging(...args));
+const fillRegions = (...args: Parameters<typeof fillingRegions>) => runToEnd(fillingRegions(...args));
 const now = new Date('2026-01-05T14:07:09Z');
 const run = (text: string, values: Record<string, string>) =>
   merge(text, toVars(Object.entries(values).map(([name, content]) => ({ name, content }))), { now });
@@ -143,7 +143,7 @@ describe('the displayed page of a mail', () => {
     for (const piece of pieces)
       for (const start of ['', '<style>p{a:', '<p style="a:']) {
         const show = (size: number) => {
-          toShownPage(start + repeated(piece, size), () => undefined, { maxLength: 5_000_000 });
+          sanitizePage(start + repeated(piece, size), () => undefined, { maxLength: 5_000_000 });
         };
         expect(growth(show, 10_000), start + piece).to.be.below(128);
       }

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { toEnd } from '../../../src/base/turns.ts';
-import { createFiller, findingFault } from '../../../src/mail/merge/language.ts';
+import { runToEnd } from '../../../src/base/concurrency.ts';
+import { createMergeEngine, findingFault } from '../../../src/mail/merge/language.ts';
 import { type MergeValue, readMergeValue } from '../../../src/mail/merge/values.ts';
 import { growth, repeated } from '../../support/growth.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
@@ -15,11 +15,11 @@ const VARS: readonly { name: string; content: MergeValue }[] = [
   { name: 'texts', content: MANY.map(() => 'y'.repeat(10_000)) },
 ];
 const filling = (text: string, maxLength?: number) =>
-  createFiller('handlebars', VARS, { now }).filling(text, 'html', maxLength);
+  createMergeEngine('handlebars', VARS, { now }).filling(text, 'html', maxLength);
 /** The name of what was thrown, and what it says. */
 function failure(text: string, maxLength?: number): [name: string, message: string] {
   try {
-    toEnd(filling(text, maxLength));
+    runToEnd(filling(text, maxLength));
   } catch (error) {
     if (error instanceof Error) return [error.name, error.message];
   }
@@ -35,7 +35,7 @@ describe('a hostile handlebars template', () => {
       '{{#each many}}{{#each ../many}}{{#each ../../many}}x{{/each}}{{/each}}{{/each}}',
       '{{#each grid}}{{#each @root.grid}}{{#if n}}{{/if}}{{/each}}{{/each}}',
     ]) {
-      expect(failure(text), text).to.deep.equal(['FaultyTemplate', STEPS]);
+      expect(failure(text), text).to.deep.equal(['TemplateError', STEPS]);
     }
   });
 
@@ -48,20 +48,20 @@ describe('a hostile handlebars template', () => {
       '{{lookup ../big "x"}}',
       '{{#if ../big}}{{/if}}',
     ]) {
-      expect(failure(`{{#each many}}${part}{{/each}}`), part).to.deep.equal(['FaultyTemplate', STEPS]);
+      expect(failure(`{{#each many}}${part}{{/each}}`), part).to.deep.equal(['TemplateError', STEPS]);
     }
   });
 
   it('cannot grow endlessly', () => {
-    expect(failure('{{big}}'.repeat(30))).to.deep.equal(['TooLong', '']);
-    expect(failure('{{#each many}}{{../texts}}{{/each}}')[0]).to.equal('TooLong');
-    expect(failure('{{n}}{{n}}', 1)[0]).to.equal('TooLong');
-    expect(toEnd(filling('{{n}}{{n}}', 2))).to.equal('55');
+    expect(failure('{{big}}'.repeat(30))).to.deep.equal(['RenderedTooLong', '']);
+    expect(failure('{{#each many}}{{../texts}}{{/each}}')[0]).to.equal('RenderedTooLong');
+    expect(failure('{{n}}{{n}}', 1)[0]).to.equal('RenderedTooLong');
+    expect(runToEnd(filling('{{n}}{{n}}', 2))).to.equal('55');
   });
 
   it('cannot nest endlessly', () => {
     const nested = (depth: number) => '{{#if n}}'.repeat(depth) + 'x' + '{{/if}}'.repeat(depth);
-    expect(toEnd(filling(nested(64)))).to.equal('x');
+    expect(runToEnd(filling(nested(64)))).to.equal('x');
     expect(failure(nested(65))[1]).to.equal('line 1: blocks are nested more than 64 deep');
     expect(failure('{{#if n}}'.repeat(49_000))[1]).to.contain('nested more than 64 deep');
     expect(failure(`{{#if no}}${'{{else each no}}'.repeat(1000)}{{/if}}`)[1]).to.contain('nested more than 64 deep');
@@ -71,22 +71,23 @@ describe('a hostile handlebars template', () => {
   });
 
   it('may have very many branches, which are not nesting', () => {
-    expect(toEnd(filling(`{{#if no}}${'{{else if no}}a'.repeat(20_000)}{{else}}b{{/if}}`))).to.equal('b');
+    expect(runToEnd(filling(`{{#if no}}${'{{else if no}}a'.repeat(20_000)}{{else}}b{{/if}}`))).to.equal('b');
   });
 
   it('has a limit of tags', () => {
-    expect(toEnd(filling('{{n}}'.repeat(50_000)))).to.have.length(50_000);
+    expect(runToEnd(filling('{{n}}'.repeat(50_000)))).to.have.length(50_000);
     expect(failure('{{n}}'.repeat(50_001))[1]).to.equal('it has more than 50000 tags');
     expect(failure(Array.from({ length: 45_000 }, (_, at) => `{{v${at}}}`).join(''))[1]).to.contain(STEPS);
     expect(failure(`{{${'a'.repeat(3000)}}}`)[1]).to.contain('longer than 2048 characters');
   });
 
   it('shares one budget with all texts of its message', () => {
-    const filler = createFiller('handlebars', VARS, { now });
+    const filler = createMergeEngine('handlebars', VARS, { now });
     const rounds = 1_000_000 / 1000 / 3;
-    for (let round = 0; round < rounds - 100; round++) toEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
+    for (let round = 0; round < rounds - 100; round++)
+      runToEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
     expect(() => {
-      for (let round = 0; round < 200; round++) toEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
+      for (let round = 0; round < 200; round++) runToEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
     }).to.throw(STEPS);
   });
 
@@ -138,7 +139,7 @@ describe('a hostile handlebars template', () => {
     it(`takes linear time: ${JSON.stringify(unit)} repeated`, () => {
       const run = (size: number) => {
         try {
-          toEnd(filling(repeated(unit, size)));
+          runToEnd(filling(repeated(unit, size)));
         } catch {
           /* is faulty */
         }
@@ -185,7 +186,7 @@ describe('a hostile handlebars template', () => {
         `{{${repeated(unit, 2000)}}}`,
       ]) {
         const before = process.threadCpuUsage();
-        toEnd(findingFault('handlebars', [['html', text]]));
+        runToEnd(findingFault('handlebars', [['html', text]]));
         const { user, system } = process.threadCpuUsage(before);
         expect((user + system) / 1000, text.slice(0, 40)).to.be.below(500);
       }
@@ -238,10 +239,13 @@ describe('a hostile handlebars template', () => {
     for (let round = 0; round < 3000; round++) {
       const text = randomText(random, pieces, 24);
       try {
-        toEnd(filling(text, 100_000));
+        runToEnd(filling(text, 100_000));
         whole++;
       } catch (error) {
-        expect(error, text).to.be.instanceOf(Error).with.property('name').that.is.oneOf(['FaultyTemplate', 'TooLong']);
+        expect(error, text)
+          .to.be.instanceOf(Error)
+          .with.property('name')
+          .that.is.oneOf(['TemplateError', 'RenderedTooLong']);
       }
     }
     expect(whole).to.be.above(100);
@@ -267,8 +271,8 @@ describe('a merge value', () => {
 
   it('is found only by its own names', () => {
     const content = readMergeValue(JSON.parse('{"__proto__":{"n":"own"},"constructor":"c"}')) ?? null;
-    const filled = toEnd(
-      createFiller(
+    const filled = runToEnd(
+      createMergeEngine(
         'handlebars',
         [
           { name: 'v', content },

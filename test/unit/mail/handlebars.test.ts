@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { toEnd } from '../../../src/base/turns.ts';
-import { createFiller, findingFault, type TextForm } from '../../../src/mail/merge/language.ts';
+import { runToEnd } from '../../../src/base/concurrency.ts';
+import { createMergeEngine, findingFault, type TextForm } from '../../../src/mail/merge/language.ts';
 import type { MergeValue } from '../../../src/mail/merge/values.ts';
 
 const now = new Date('2026-01-05T14:07:09Z');
@@ -24,8 +24,8 @@ const VARS: Readonly<Record<string, MergeValue>> = {
   user: { name: 'Jo', home: { city: 'Bern' }, 'odd key': 'odd' },
 };
 const fill = (text: string, form: TextForm = 'html', vars = VARS) =>
-  toEnd(
-    createFiller(
+  runToEnd(
+    createMergeEngine(
       'handlebars',
       Object.entries(vars).map(([name, content]) => ({ name, content })),
       { now, onUnsub: (url) => `https://u.test/?to=${url}&x` },
@@ -173,8 +173,8 @@ describe('the handlebars merge language', () => {
 
   it('uses the last of two variables with one name', () => {
     expect(
-      toEnd(
-        createFiller(
+      runToEnd(
+        createMergeEngine(
           'handlebars',
           [
             { name: 'Name', content: 'a' },
@@ -187,18 +187,18 @@ describe('the handlebars merge language', () => {
   });
 
   it('has no unsubscribe link outside real sending', () => {
-    expect(toEnd(createFiller('handlebars', [], { now }).filling('a{{unsub "http://x"}}b{{unsub}}', 'text'))).to.equal(
-      'ab',
-    );
+    expect(
+      runToEnd(createMergeEngine('handlebars', [], { now }).filling('a{{unsub "http://x"}}b{{unsub}}', 'text')),
+    ).to.equal('ab');
   });
 
   it('reports an error in a template, and its line', () => {
     for (const [text, expected] of Object.entries(FAULTY)) {
       expect(() => fill(text), text)
         .to.throw(expected)
-        .with.property('name', 'FaultyTemplate');
+        .with.property('name', 'TemplateError');
       expect(
-        toEnd(
+        runToEnd(
           findingFault('handlebars', [
             ['subject', 'ok {{n}}'],
             ['html', text],
@@ -211,15 +211,15 @@ describe('the handlebars merge language', () => {
 
   it('accepts valid templates, and text of the other language', () => {
     for (const text of Object.values(MERGED).flatMap((texts) => Object.keys(texts)))
-      expect(toEnd(findingFault('handlebars', [['html', text]])), text).to.equal(undefined);
-    expect(toEnd(findingFault('mailchimp', [['html', '{{#if']]))).to.equal(undefined);
+      expect(runToEnd(findingFault('handlebars', [['html', text]])), text).to.equal(undefined);
+    expect(runToEnd(findingFault('mailchimp', [['html', '{{#if']]))).to.equal(undefined);
   });
 
   it('ignores the tags of the other language, and vice versa', () => {
     expect(fill('*|N|* {{n}}')).to.equal('*|N|* 5');
     expect(
-      toEnd(
-        createFiller(
+      runToEnd(
+        createMergeEngine(
           'mailchimp',
           [
             { name: 'n', content: 5 },

@@ -1,17 +1,17 @@
 import { expect } from 'chai';
-import { TooLong } from '../../../src/mail/faults.ts';
-import { changeHtml, changeText } from '../../../src/mail/links.ts';
+import { rewriteHtml, rewriteText } from '../../../src/mail/links.ts';
+import { RenderedTooLong } from '../../../src/mail/template-errors.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 
 const MOST = 10_000_000;
 const boxed = (url: string) => `[${url}]`;
-const html = (text: string) => changeHtml(text, { relink: boxed }, MOST);
-const plain = (text: string) => changeText(text, boxed, MOST);
+const html = (text: string) => rewriteHtml(text, { relink: boxed }, MOST);
+const plain = (text: string) => rewriteText(text, boxed, MOST);
 
 /** The links that were asked for. */
 function asked(text: string): string[] {
   const urls: string[] = [];
-  changeHtml(
+  rewriteHtml(
     text,
     {
       relink: (url) => {
@@ -68,7 +68,7 @@ describe('links of an HTML text', () => {
   it('are escaped correctly', () => {
     const nasty = `http://t.example/?a&b"c'd<e>f&amp;`;
     for (const quote of ['"', "'", '']) {
-      const changed = changeHtml(`<a href=${quote}http://x.example/${quote}>x</a>`, { relink: () => nasty }, MOST);
+      const changed = rewriteHtml(`<a href=${quote}http://x.example/${quote}>x</a>`, { relink: () => nasty }, MOST);
       expect(asked(changed)).to.deep.equal([nasty]);
       expect(asked(`${changed}<a href="http://y.example">`)).to.have.length(2);
     }
@@ -132,15 +132,15 @@ describe('links of an HTML text', () => {
     ];
     for (let round = 0; round < 3000; round++) {
       const text = randomText(random, pieces, 40);
-      expect(changeHtml(text, { relink: () => undefined }, MOST)).to.equal(text);
-      const changed = changeHtml(text, { relink: () => '\u{1f517}' }, MOST);
+      expect(rewriteHtml(text, { relink: () => undefined }, MOST)).to.equal(text);
+      const changed = rewriteHtml(text, { relink: () => '\u{1f517}' }, MOST);
       if (!text.includes('\u{1f517}')) expect(changed.split('\u{1f517}').length - 1).to.equal(asked(text).length);
       expect(changed.replace(/(["'])\u{1f517}\1/gu, '').length).to.be.at.most(text.length);
     }
   });
 
   it('leave the end of the body for additions', () => {
-    const added = (text: string) => changeHtml(text, { atEnd: '[+]' }, MOST);
+    const added = (text: string) => rewriteHtml(text, { atEnd: '[+]' }, MOST);
     expect(added('<html><body>x</body></html>')).to.equal('<html><body>x[+]</body></html>');
     expect(added('<html>x</BODY >\n</html>\n')).to.equal('<html>x[+]</BODY >\n</html>\n');
     expect(added('<html>x</html>')).to.equal('<html>x[+]</html>');
@@ -148,7 +148,7 @@ describe('links of an HTML text', () => {
     expect(added('')).to.equal('[+]');
     expect(added('<!-- </body> -->x<body>y</body>z</body>')).to.equal('<!-- </body> -->x<body>y</body>z[+]</body>');
     expect(
-      changeHtml(
+      rewriteHtml(
         '<body><a href="http://x.example/">x</a></body><a href="http://y.example/">',
         { relink: boxed, atEnd: '[+]' },
         MOST,
@@ -158,10 +158,10 @@ describe('links of an HTML text', () => {
 
   it('keep the text within its limit', () => {
     const text = '<a href="http://x.example/">x</a>'.repeat(100);
-    expect(() => changeHtml(text, { relink: () => 'http://longer.example/'.repeat(3) }, text.length + 1000)).to.throw(
-      TooLong,
+    expect(() => rewriteHtml(text, { relink: () => 'http://longer.example/'.repeat(3) }, text.length + 1000)).to.throw(
+      RenderedTooLong,
     );
-    expect(() => changeHtml('x', { atEnd: 'y'.repeat(10) }, 10)).to.throw(TooLong);
+    expect(() => rewriteHtml('x', { atEnd: 'y'.repeat(10) }, 10)).to.throw(RenderedTooLong);
   });
 });
 
@@ -237,8 +237,8 @@ describe('links in a hostile text', () => {
   for (const piece of hostile) {
     it(`take linear time: ${JSON.stringify(piece)} repeated`, () => {
       const text = filled(piece);
-      expect(changeHtml(text, { relink: () => undefined, atEnd: '' }, MOST)).to.equal(text);
-      expect(changeText(text, () => undefined, MOST)).to.equal(text);
+      expect(rewriteHtml(text, { relink: () => undefined, atEnd: '' }, MOST)).to.equal(text);
+      expect(rewriteText(text, () => undefined, MOST)).to.equal(text);
     }).timeout(20_000);
   }
 
@@ -246,8 +246,8 @@ describe('links in a hostile text', () => {
     for (const start of ['<a href="http://x.example/', '<a href= ', 'http://x.example/', '<a href="&#', '<!']) {
       for (const filler of ['a', ')', '(', ' ', '&', '.', '1']) {
         const text = start + filler.repeat(500_000);
-        expect(changeHtml(text, { relink: () => undefined }, MOST)).to.equal(text);
-        expect(changeText(text, () => undefined, MOST)).to.equal(text);
+        expect(rewriteHtml(text, { relink: () => undefined }, MOST)).to.equal(text);
+        expect(rewriteText(text, () => undefined, MOST)).to.equal(text);
       }
     }
   }).timeout(60_000);

@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { toEnd } from '../../../src/base/turns.ts';
-import { TooLong } from '../../../src/mail/faults.ts';
+import { runToEnd } from '../../../src/base/concurrency.ts';
 import { formatDate, merging, render, toVars } from '../../../src/mail/merge/merge.ts';
+import { RenderedTooLong } from '../../../src/mail/template-errors.ts';
 import { repeated } from '../../support/growth.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 
-const merge = (...args: Parameters<typeof merging>) => toEnd(merging(...args));
+const merge = (...args: Parameters<typeof merging>) => runToEnd(merging(...args));
 
 const now = new Date('2026-01-05T14:07:09Z');
 const VARS = {
@@ -227,13 +227,13 @@ describe('merge tags', () => {
   it('reject a result above the limit', () => {
     const options = { now, maxLength: 99 };
     expect(merge('*|A|*'.repeat(9), vars({ a: 'x'.repeat(11) }), options)).to.have.length(99);
-    expect(() => merge(`${'*|A|*'.repeat(9)}y`, vars({ a: 'x'.repeat(11) }), options)).to.throw(TooLong);
+    expect(() => merge(`${'*|A|*'.repeat(9)}y`, vars({ a: 'x'.repeat(11) }), options)).to.throw(RenderedTooLong);
     expect(
       merge('*|IF:NOPE|*' + '*|A|*'.repeat(1000), vars({ a: 'x'.repeat(11) }), options),
       'what is hidden does not count',
     ).to.equal('');
     expect(() => run('*|URL:A|*'.repeat(100_000), { a: '%'.repeat(500_000) }), 'which would be 150 GB').to.throw(
-      TooLong,
+      RenderedTooLong,
     );
   });
 

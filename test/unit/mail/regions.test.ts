@@ -1,10 +1,10 @@
 import { expect } from 'chai';
-import { toEnd } from '../../../src/base/turns.ts';
-import { TooLong } from '../../../src/mail/faults.ts';
+import { runToEnd } from '../../../src/base/concurrency.ts';
 import { fillingRegions } from '../../../src/mail/merge/regions.ts';
+import { RenderedTooLong } from '../../../src/mail/template-errors.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 
-const fillRegions = (...args: Parameters<typeof fillingRegions>) => toEnd(fillingRegions(...args));
+const fillRegions = (...args: Parameters<typeof fillingRegions>) => runToEnd(fillingRegions(...args));
 
 const fill = (code: string, contents: Record<string, string> = { x: 'NEW' }) =>
   fillRegions(code, new Map(Object.entries(contents)));
@@ -205,11 +205,11 @@ describe('editable regions', () => {
     const contents = new Map([['x', 'N'.repeat(100)]]);
     const code = '<b mc:edit=x></b>'.repeat(10);
     expect(fillRegions(code, contents, 1070)).to.have.length(1070);
-    expect(() => fillRegions(code, contents, 1069)).to.throw(TooLong);
+    expect(() => fillRegions(code, contents, 1069)).to.throw(RenderedTooLong);
     expect(
       () => fillRegions('<b mc:edit=x></b>'.repeat(50_000), new Map([['x', 'N'.repeat(500_000)]])),
       'which would be 25 GB',
-    ).to.throw(TooLong);
+    ).to.throw(RenderedTooLong);
     expect(
       fillRegions(`<b mc:edit=x>${'o'.repeat(2000)}</b>`, contents, 1000),
       'what is replaced does not count',

@@ -2,22 +2,22 @@ import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import {
   addressDataSize,
+  maxDataBytes,
   openReplyToken,
   parseReplyAddress,
-  roomFor,
-  type SealedFor,
+  type SealScope,
   sealReplyAddress,
   toFullMinute,
 } from '../../../src/mail/addresses/reply-address.ts';
 import { medians } from '../../support/medians.ts';
 
 const KEY = 'a-key-of-this-domain';
-const PLACE: SealedFor = { account: 'acme', domain: 'in.example.com', mailbox: 'reply' };
+const PLACE: SealScope = { account: 'acme', domain: 'in.example.com', mailbox: 'reply' };
 const IN_2026 = Date.UTC(2026, 0, 5, 12);
 
 const seal = (data: string, expiresAt: number | null = null, place = PLACE, key = KEY) =>
   sealReplyAddress(key, place, { data, expiresAt });
-function open(local: string, place: Partial<SealedFor> = {}, keys: readonly string[] = [KEY]) {
+function open(local: string, place: Partial<SealScope> = {}, keys: readonly string[] = [KEY]) {
   const parsed = parseReplyAddress(local);
   return parsed && openReplyToken(keys, { ...PLACE, mailbox: parsed.mailbox, ...place }, parsed.token);
 }
@@ -37,12 +37,12 @@ describe('a reply address', () => {
     for (const mailbox of ['a', 'reply', 'a-name-that-has-32-characters-xx'])
       for (const expiresAt of [null, IN_2026]) {
         const place = { ...PLACE, mailbox };
-        const room = roomFor(mailbox, expiresAt !== null);
+        const room = maxDataBytes(mailbox, expiresAt !== null);
         expect(seal('x'.repeat(room), expiresAt, place).length).to.be.at.most(64);
         expect(seal('x'.repeat(room + 1), expiresAt, place).length).to.be.above(64);
         expect(open(seal('x'.repeat(room), expiresAt, place))?.data).to.have.length(room);
       }
-    expect([roomFor('reply', true), roomFor('reply', false)]).to.deep.equal([20, 24]);
+    expect([maxDataBytes('reply', true), maxDataBytes('reply', false)]).to.deep.equal([20, 24]);
   });
 
   it('is valid for one mailbox of one domain of one account, and with the keys of the domain only', () => {

@@ -1,16 +1,16 @@
 import { expect } from 'chai';
-import { type Picture, toShownPage } from '../../../src/mail/shown/html.ts';
+import { type InlinePicture, sanitizePage } from '../../../src/mail/sanitize/html.ts';
 
 const PNG = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 );
-const FILES: Readonly<Record<string, Picture>> = {
+const FILES: Readonly<Record<string, InlinePicture>> = {
   'logo@example.org': { bytes: PNG },
   'drawing@example.org': { bytes: Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>') },
 };
 
-const show = (html: string, maxLength = 1_000_000) => toShownPage(html, (id) => FILES[id], { maxLength });
+const show = (html: string, maxLength = 1_000_000) => sanitizePage(html, (id) => FILES[id], { maxLength });
 /** The page without our own head and tail. */
 const shown = (html: string) =>
   show(html)
@@ -211,7 +211,7 @@ describe('the HTML of a mail, sanitised for display', () => {
   });
 
   it('omits a picture that does not fit, and shows the rest', () => {
-    const page = toShownPage('<img src="cid:x">Hello', () => ({ bytes: Buffer.concat([PNG, Buffer.alloc(5_000)]) }), {
+    const page = sanitizePage('<img src="cid:x">Hello', () => ({ bytes: Buffer.concat([PNG, Buffer.alloc(5_000)]) }), {
       maxLength: 2_000,
     });
     expect(page).to.deep.include({ leftOut: 1, cut: false });

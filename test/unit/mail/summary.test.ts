@@ -3,7 +3,7 @@ import { parseMessage, subjectOf } from '../../../src/mail/message.ts';
 import { START_BYTES } from '../../../src/mail/mime/field-search.ts';
 import { headerBlock, readFields } from '../../../src/mail/mime/header-section.ts';
 import { scanStructure } from '../../../src/mail/mime/structure.ts';
-import { breachOfBlock } from '../../../src/mail/outgoing.ts';
+import { headerLimitBreach } from '../../../src/mail/outgoing.ts';
 import { threadOfRoot } from '../../../src/mail/replies/thread.ts';
 import { mailSummaryOf, summaryFields, toSummary } from '../../../src/mail/summary.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
@@ -97,7 +97,7 @@ describe('the summary of a message', () => {
     const parsed = root && parseMessage(message, root);
     expect([parsed?.to.length, parsed?.subject, parsed?.text]).to.deep.equal([1100, 'all staff', 'Hello all.\n']);
     expect(mailSummaryOf(summaryFields(message))).to.include({ from: 'Ana <ana@corp.test>', subject: 'all staff' });
-    expect(breachOfBlock(headerBlock(message)), 'it may also be sent').to.equal(undefined);
+    expect(headerLimitBreach(headerBlock(message)), 'it may also be sent').to.equal(undefined);
     expect(subjectOf(readFields(message)), 'for the conditions of a route').to.equal('all staff');
   });
 

@@ -1,12 +1,12 @@
 import { expect } from 'chai';
-import { listedAddress, listedPrefix } from '../../../src/mail/addresses/address.ts';
+import { canonicalAddress, canonicalPrefix } from '../../../src/mail/addresses/address.ts';
 import {
+  activeEntry,
   isExpired,
   type Listing,
   newListing,
-  renewed,
+  renewedEntry,
   type SuppressionCause,
-  suppressing,
 } from '../../../src/mail/suppression.ts';
 
 const AT = new Date('2026-01-05T12:00:00Z');
@@ -20,7 +20,7 @@ const cause = (reason: SuppressionCause['reason'], fields: Partial<SuppressionCa
   ...fields,
 });
 const again = (listing: Listing, next: SuppressionCause): Listing => {
-  const after = renewed(listing, next);
+  const after = renewedEntry(listing, next);
   if (!after) throw new Error('the entry was kept');
   return after;
 };
@@ -95,10 +95,10 @@ describe('an entry of the rejection list', () => {
 
   it('is extended once by a repeated event, even with another in between', () => {
     const first = newListing(cause('soft-bounce', { eventId: 'one' }));
-    expect(renewed(first, cause('soft-bounce', { eventId: 'one' }))).to.equal(undefined);
+    expect(renewedEntry(first, cause('soft-bounce', { eventId: 'one' }))).to.equal(undefined);
     const second = again(first, cause('soft-bounce', { eventId: 'two' }));
-    expect(renewed(second, cause('soft-bounce', { eventId: 'one' }))).to.equal(undefined);
-    expect(renewed(second, cause('soft-bounce', { eventId: 'two' }))).to.equal(undefined);
+    expect(renewedEntry(second, cause('soft-bounce', { eventId: 'one' }))).to.equal(undefined);
+    expect(renewedEntry(second, cause('soft-bounce', { eventId: 'two' }))).to.equal(undefined);
   });
 
   it('keeps only the latest events, so that its size is limited', () => {
@@ -110,7 +110,7 @@ describe('an entry of the rejection list', () => {
   it('added by hand is not replaced by an event', () => {
     const byHand = newListing(cause('custom', { detail: 'asked us to' }));
     for (const reason of ['soft-bounce', 'hard-bounce', 'spam', 'unsub'] as const)
-      expect(renewed(byHand, cause(reason, { at: later(1) }))).to.equal(undefined);
+      expect(renewedEntry(byHand, cause(reason, { at: later(1) }))).to.equal(undefined);
   });
 
   it('made by an event is replaced by hand, and then never expires', () => {
@@ -131,9 +131,9 @@ describe('an entry of the rejection list', () => {
 
   it('added by hand gets a new comment, and stays without one', () => {
     const byHand = newListing(cause('custom', { detail: 'one' }));
-    expect(renewed(byHand, cause('custom', { at: later(1) }))).to.equal(undefined);
-    expect(renewed(byHand, cause('custom', { at: later(1), detail: 'one' }))).to.equal(undefined);
-    expect(renewed(byHand, cause('custom', { at: later(1), detail: 'two' }))).to.deep.include({
+    expect(renewedEntry(byHand, cause('custom', { at: later(1) }))).to.equal(undefined);
+    expect(renewedEntry(byHand, cause('custom', { at: later(1), detail: 'one' }))).to.equal(undefined);
+    expect(renewedEntry(byHand, cause('custom', { at: later(1), detail: 'two' }))).to.deep.include({
       detail: 'two',
       createdAt: AT,
     });
@@ -145,15 +145,15 @@ describe('suppression', () => {
   const hard = newListing(cause('hard-bounce'));
 
   it('follows from any entry that has not expired', () => {
-    expect(suppressing([], false, AT)).to.equal(undefined);
-    expect(suppressing([soft, hard], false, AT)).to.equal(soft);
-    expect(suppressing([soft, hard], false, later(2))).to.equal(hard);
-    expect(suppressing([soft, hard], false, later(8))).to.equal(undefined);
-    expect(suppressing([{ ...hard, expired: true }], false, AT)).to.equal(undefined);
+    expect(activeEntry([], false, AT)).to.equal(undefined);
+    expect(activeEntry([soft, hard], false, AT)).to.equal(soft);
+    expect(activeEntry([soft, hard], false, later(2))).to.equal(hard);
+    expect(activeEntry([soft, hard], false, later(8))).to.equal(undefined);
+    expect(activeEntry([{ ...hard, expired: true }], false, AT)).to.equal(undefined);
   });
 
   it('is overridden by the whitelist', () => {
-    expect(suppressing([soft, newListing(cause('custom'))], true, AT)).to.equal(undefined);
+    expect(activeEntry([soft, newListing(cause('custom'))], true, AT)).to.equal(undefined);
   });
 });
 
@@ -183,15 +183,15 @@ describe('an address of the lists', () => {
       ['\u202ea@example.com', undefined],
     ];
     for (const [text, listed] of cases) {
-      expect(listedAddress(text), text).to.equal(listed);
-      if (listed !== undefined) expect(listedAddress(listed), `${text} again`).to.equal(listed);
+      expect(canonicalAddress(text), text).to.equal(listed);
+      if (listed !== undefined) expect(canonicalAddress(listed), `${text} again`).to.equal(listed);
     }
   });
 
   it('is searched by prefix in the same form', () => {
-    expect(listedPrefix(' ANN')).to.equal('ann');
-    expect(listedPrefix('Ann@Exa')).to.equal('ann@exa');
-    expect(listedPrefix('Ann@Bücher.example')).to.equal('ann@xn--bcher-kva.example');
-    expect(listedPrefix('%_*')).to.equal('%_*');
+    expect(canonicalPrefix(' ANN')).to.equal('ann');
+    expect(canonicalPrefix('Ann@Exa')).to.equal('ann@exa');
+    expect(canonicalPrefix('Ann@Bücher.example')).to.equal('ann@xn--bcher-kva.example');
+    expect(canonicalPrefix('%_*')).to.equal('%_*');
   });
 });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { toHtmlPage } from '../../../src/mail/compose/plain-text.ts';
-import { TooLong } from '../../../src/mail/faults.ts';
+import { RenderedTooLong } from '../../../src/mail/template-errors.ts';
 
 const bodyOf = (text: string) => /<body>\n([^]*)<\/body>/.exec(toHtmlPage(text, 10_000_000))?.[1];
 
@@ -28,6 +28,6 @@ describe('plain text as HTML', () => {
   it('takes linear time, and is skipped if the result grows too long', () => {
     for (const text of ['\n', ' ', '\n ', '\t\n', 'https://x.example/ ', '&', ' \n\n'])
       expect(toHtmlPage(text.repeat(100_000), 100_000_000).length).to.be.greaterThan(60);
-    expect(() => toHtmlPage('http://x.example '.repeat(100), 1000)).to.throw(TooLong);
+    expect(() => toHtmlPage('http://x.example '.repeat(100), 1000)).to.throw(RenderedTooLong);
   }).timeout(20_000);
 });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { type HeaderField, parseHeaders } from '../../../src/mail/mime/headers.ts';
-import { namesInReply, namesOfId, threadOfSent, toConversation } from '../../../src/mail/replies/sent-names.ts';
-import { answeredIds, fieldsAboutAnswers, idsIn, threadIdOf, threadOfRoot } from '../../../src/mail/replies/thread.ts';
+import { namesInSmtpReply, namesOfId, threadOfSent, toConversation } from '../../../src/mail/replies/sent-names.ts';
+import { idsIn, repliedToIds, replyFieldsIn, threadIdOf, threadOfRoot } from '../../../src/mail/replies/thread.ts';
 
 const fields = (text: string): readonly HeaderField[] => parseHeaders(Buffer.from(text, 'latin1'));
 const references = (value: string) => idsIn(fields(`References: ${value}`), 'references');
@@ -75,15 +75,15 @@ describe('the conversation of a message', () => {
 describe('the references of a message', () => {
   it('begin with its parents, then go back from the nearest, up to a limit', () => {
     const text = `Subject: x\r\nREFERENCES : <1@a>\r\n <2@a> <3@a>\r\nIn-Reply-To\r\n : <3@a>\r\n\r\nReferences: <body@a>`;
-    expect(answeredIds(fieldsAboutAnswers(Buffer.from(text)))).to.deep.equal(['3@a', '2@a', '1@a']);
+    expect(repliedToIds(replyFieldsIn(Buffer.from(text)))).to.deep.equal(['3@a', '2@a', '1@a']);
     const many = `References: ${Array.from({ length: 1000 }, (_, n) => `<${n}@a>`).join(' ')}\r\n\r\n`;
-    expect(answeredIds(fieldsAboutAnswers(Buffer.from(many)))).to.have.length(20);
-    expect(answeredIds(fieldsAboutAnswers(Buffer.from('Message-ID: <1@a>\r\n\r\n')))).to.deep.equal([]);
+    expect(repliedToIds(replyFieldsIn(Buffer.from(many)))).to.have.length(20);
+    expect(repliedToIds(replyFieldsIn(Buffer.from('Message-ID: <1@a>\r\n\r\n')))).to.deep.equal([]);
   });
 });
 
 describe('the Message-IDs in the reply of a relay', () => {
-  const shared = (reply: string, id: string) => namesOfId(id).some((name) => namesInReply(reply).includes(name));
+  const shared = (reply: string, id: string) => namesOfId(id).some((name) => namesInSmtpReply(reply).includes(name));
   it('are found in its usual formats', () => {
     for (const [reply, id] of [
       [
@@ -105,9 +105,10 @@ describe('the Message-IDs in the reply of a relay', () => {
       'for jo.somebody.else.17@example.com by mx-in-0017.mail.example.com',
       '',
     ])
-      expect(namesInReply(reply), reply).to.deep.equal([]);
+      expect(namesInSmtpReply(reply), reply).to.deep.equal([]);
     expect(
-      namesInReply(`${'abcdefgh12345678 '.repeat(1)}${'x9y8z7w6v5u4t3s2r1 q1w2e3r4t5y6u7i8o9 '.repeat(500)}`).length,
+      namesInSmtpReply(`${'abcdefgh12345678 '.repeat(1)}${'x9y8z7w6v5u4t3s2r1 q1w2e3r4t5y6u7i8o9 '.repeat(500)}`)
+        .length,
     ).to.be.at.most(6);
   });
 });

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import { free } from '../../../src/base/bytes.ts';
+import { freeMemory } from '../../../src/base/bytes.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { openReception } from '../../../src/smtp/reception.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -126,7 +126,7 @@ describe('accepted mail on the spool', () => {
     for (const delivery of asked) {
       const found = await taken(spool, message.id, delivery);
       expect(bytes.equals(found), `for ${delivery}`).to.equal(true);
-      free(found);
+      freeMemory(found);
       expect(found.byteLength).to.equal(0);
     }
   });
@@ -146,7 +146,7 @@ describe('accepted mail on the spool', () => {
     await spool.settle(settled(clock, ended.delivery));
     expect(await spool.purge({ deliveredBefore: clock.now() + 1, deadBefore: 0, deliveredBytes: 1e9 })).to.equal(2);
     expect(bytes.equals(held)).to.equal(true);
-    free(held);
+    freeMemory(held);
     expect(bytes.equals(await taken(spool, message.id, first.id)), 'of the next attempt').to.equal(true);
   });
 
@@ -165,7 +165,7 @@ describe('accepted mail on the spool', () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, delivery } = await put(spool, clock, { body: { kind: 'memory', bytes } });
-    free(await taken(spool, message.id, delivery.id));
+    freeMemory(await taken(spool, message.id, delivery.id));
     await spool.settle(settled(clock, delivery));
     expect(await spool.replay({ ids: [delivery.id] }, clock.now())).to.equal(1);
     expect(bytes.equals(await taken(spool, message.id, delivery.id))).to.equal(true);

@@ -23,10 +23,10 @@ describe('the queue of an endpoint', () => {
     const [first, second, third, later] = [waiting(), waiting(), waiting(), waiting(50)];
     for (const one of [first, second, third, later]) queue.addFresh(one, 10);
     expect(queue.take(10)).to.equal(first);
-    expect(queue.takeWith({ most: 9, takes: (next) => next !== second }, 10)).to.deep.equal([third]);
+    expect(queue.takeWith({ most: 9, accepts: (next) => next !== second }, 10)).to.deep.equal([third]);
     expect(queue.take(10)).to.equal(second);
-    expect(queue.takeWith({ most: 9, takes: () => true }, 10)).to.deep.equal([]);
-    expect(queue.takeWith({ most: 9, takes: () => true }, 50)).to.deep.equal([later]);
+    expect(queue.takeWith({ most: 9, accepts: () => true }, 10)).to.deep.equal([]);
+    expect(queue.takeWith({ most: 9, accepts: () => true }, 50)).to.deep.equal([later]);
   });
 
   it('holds up to its limit of due ones and leaves the rest outside', () => {
@@ -121,7 +121,7 @@ describe('the queue of an endpoint', () => {
     const queue = createEndpointQueue();
     queue.defer(waiting(100, { parked: true }));
     queue.defer(waiting(200));
-    expect(queue.pull(10)).to.equal(false);
+    expect(queue.makeAllDue(10)).to.equal(false);
     expect(queue.take(10)?.due).to.equal(10);
     expect(queue.take(99)).to.equal(undefined);
   });
@@ -136,7 +136,7 @@ describe('the queue of an endpoint', () => {
     const queue = createEndpointQueue();
     const all = [1, 2, 3, 4].map((budgetFrom) => waiting(0, { budgetFrom }));
     for (const one of all) queue.addFresh(one, 0);
-    expect(queue.takeOver(0, ({ budgetFrom }) => budgetFrom % 2 === 0)).to.deep.equal([all[1], all[3]]);
+    expect(queue.takeExpired(0, ({ budgetFrom }) => budgetFrom % 2 === 0)).to.deep.equal([all[1], all[3]]);
     expect([queue.take(0), queue.take(0)]).to.deep.equal([all[0], all[2]]);
   });
 });

@@ -10,7 +10,7 @@ import {
   readMemory,
   toMemory,
 } from '../../../src/queue/schedule/breaker.ts';
-import type { PlaceBounds } from '../../../src/queue/schedule/places.ts';
+import type { ConcurrencyBounds } from '../../../src/queue/schedule/concurrency-limit.ts';
 import type { Lesson } from '../../../src/queue/settle.ts';
 
 const MINUTE = 60_000;
@@ -22,7 +22,7 @@ const fail: Lesson = { kind: 'failed', aside: false, strained: false, leaveAlone
 const miss: Lesson = { kind: 'unanswered', aside: false, strained: false, leaveAlone: 0 };
 const gone: Lesson = { kind: 'gone', aside: false, strained: false, leaveAlone: 0 };
 
-const BOUNDS: PlaceBounds = { start: 2, most: 8, heedsLatency: true };
+const BOUNDS: ConcurrencyBounds = { start: 2, most: 8, heedsLatency: true };
 /** An attempt that was sent and came back now, among as many as there may be. */
 const occasionAt = (now: number) => ({ now, jitter: 0.5, sentAt: now, full: true, lag: 0, bounds: BOUNDS });
 
@@ -118,16 +118,16 @@ describe('the breaker of an endpoint', () => {
   it('closes when a probe succeeds, and allows 1, 2, 4 and then 8 at a time', () => {
     const site = pupil().tell(miss, 5).wait(30_000).tell(pass);
     expect(site.changes).to.deep.equal(['opened', 'closed']);
-    const limits = [site.state().places.limit];
-    for (let i = 0; i < 20; i++) limits.push(site.tell(pass).state().places.limit);
+    const limits = [site.state().concurrency.limit];
+    for (let i = 0; i < 20; i++) limits.push(site.tell(pass).state().concurrency.limit);
     expect([...new Set(limits)]).to.deep.equal([1, 2, 4, 8]);
     expect(mayProbe(site.state(), Number.MAX_SAFE_INTEGER, false)).to.equal(false);
   });
 
   it('halves the concurrency when the endpoint is at its limit', () => {
     const strained = { ...fail, strained: true };
-    expect(pupil().tell(pass, 30).tell(strained).state().places.limit).to.equal(4);
-    expect(pupil().tell(pass, 30).tell(miss).state().places.limit).to.equal(4);
+    expect(pupil().tell(pass, 30).tell(strained).state().concurrency.limit).to.equal(4);
+    expect(pupil().tell(pass, 30).tell(miss).state().concurrency.limit).to.equal(4);
   });
 });
 
@@ -146,7 +146,7 @@ describe('an endpoint that answers 410', () => {
   it('resumes when a probe succeeds', () => {
     const site = pupil().tell(gone).wait(DAY).tell(pass);
     expect(site.changes).to.deep.equal(['paused', 'resumed']);
-    expect(site.state().places.limit).to.equal(1);
+    expect(site.state().concurrency.limit).to.equal(1);
   });
 
   it('is probed at once after a retry by an operator', () => {

@@ -195,8 +195,8 @@ describe('the state of the dispatcher', () => {
     );
     await bench.put(others.slice(4, 5));
     await settleDown(bench);
-    expect(view()).to.include({ inFlight: 1, preparing: 0, ready: 0, waiting: 1, mostPlaces: 8 });
-    expect(view()?.places).to.be.within(1, 8);
+    expect(view()).to.include({ inFlight: 1, preparing: 0, ready: 0, waiting: 1, maxConcurrency: 8 });
+    expect(view()?.concurrency).to.be.within(1, 8);
     answer();
   });
 
@@ -212,13 +212,13 @@ describe('the state of the dispatcher', () => {
     await bench.clock.advance(6 * SECOND);
     const since = bench.clock.now() - 6 * SECOND;
     const place = { account: 'acc', url: A.url, kind: 'inbound', since };
-    expect(await bench.dispatcher.making(A)).to.deep.equal([
+    expect(await bench.dispatcher.preparing(A)).to.deep.equal([
       { id: first.id, ...place, waitsFor: 'verdicts', question: 'TXT example.org' },
       { id: second.id, ...place, waitsFor: 'preparing', question: null },
     ]);
-    expect((await bench.dispatcher.making()).map(({ id }) => id)).to.have.members([first.id, second.id, other.id]);
+    expect((await bench.dispatcher.preparing()).map(({ id }) => id)).to.have.members([first.id, second.id, other.id]);
     await bench.clock.advance(20 * SECOND);
-    expect(await bench.dispatcher.making()).to.deep.equal([]);
+    expect(await bench.dispatcher.preparing()).to.deep.equal([]);
   });
 
   it('allows retries one by one: a retry of one endpoint does not probe another', async () => {

@@ -106,7 +106,7 @@ describe('deliveries of a sequence', () => {
       [1, false],
     ]);
     const second = rows[1];
-    const facts = { endpoint: undefined, making: undefined, scanner: undefined, now: bench.clock.now() };
+    const facts = { endpoint: undefined, preparing: undefined, scanner: undefined, now: bench.clock.now() };
     expect(second && waitReason(second, facts)).to.deep.equal({
       kind: 'behind',
       text: 'Waits behind an earlier message of the same sender',

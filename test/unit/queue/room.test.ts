@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { createRoom } from '../../../src/base/room.ts';
+import { createDiskSpace } from '../../../src/base/disk-space.ts';
 import type { Body } from '../../../src/queue/delivery.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -18,7 +18,11 @@ describe('disk space for new mail', () => {
     const disk = { total, free };
     const clock = createTestClock();
     const log = createTestLog();
-    const room = createRoom('spool', { ...settings, ...overrides }, { clock, log, look: async () => ({ ...disk }) });
+    const room = createDiskSpace(
+      'spool',
+      { ...settings, ...overrides },
+      { clock, log, look: async () => ({ ...disk }) },
+    );
     await room.start();
     return { disk, clock, log, room };
   }

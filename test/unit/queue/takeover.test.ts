@@ -382,12 +382,12 @@ function outboundParts(carried: (recipient: string) => void): OutboundParts & Pi
     composer: {
       compose: async () => ({ kind: 'composed', composed: { bytes: Buffer.from('x'), links: [], mailFrom: '' } }),
     },
-    leaving: { mayLeave: async () => ({ kind: 'now' }) },
+    sendingQuota: { mayLeave: async () => ({ kind: 'now' }) },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     copies: NO_COPIES,
     sources: { choose: async () => [] },
     mailCarrier: {
-      async carry({ recipient }) {
+      async send({ recipient }) {
         carried(recipient);
         return { ...TOOK, durationMs: 1 };
       },

@@ -8,7 +8,7 @@ import {
   toToken,
   unsubAddress,
 } from '../../../src/mail/addresses/return-address.ts';
-import { type Judgement, judge } from '../../../src/returns/bounce-message.ts';
+import { classifyReturned, type ReturnClassification } from '../../../src/returns/bounce-message.ts';
 
 const SECRET = 'a secret';
 const MESSAGE = '0123456789abcdef0123456789abcdef';
@@ -27,8 +27,8 @@ function mail(name: string): Buffer {
 const about = (email: string | null, sender = '') => ({ email, sender });
 const WITH_SENDER = ['human', 'spam-to-the-return-path', 'daemon-with-a-reverse-path'];
 const toBounce = (name: string, email: string | null = 'jo@example.net') =>
-  judge('bounce', mail(name), about(email, WITH_SENDER.includes(name) ? 'jo@example.net' : ''));
-const inWords = (said: Judgement) =>
+  classifyReturned('bounce', mail(name), about(email, WITH_SENDER.includes(name) ? 'jo@example.net' : ''));
+const inWords = (said: ReturnClassification) =>
   'bounce' in said
     ? `${said.kind} ${said.bounce.kind} ${said.bounce.description}: ${said.diag}`
     : said.kind === 'nothing'
@@ -129,21 +129,23 @@ describe('returned mail', () => {
 
   for (const [name, words] of Object.entries(COMPLAINTS)) {
     it(`recognises ${name} at the complaint address`, () =>
-      expect(inWords(judge('complaints', mail(name), about(null)))).to.equal(words));
+      expect(inWords(classifyReturned('complaints', mail(name), about(null)))).to.equal(words));
   }
 
   it('reads the parts of a multipart whose subtype is missing', () => {
     const text = mail('postfix-unknown-user')
       .toString()
       .replace('multipart/report; report-type=delivery-status;', 'multipart;');
-    expect(inWords(judge('bounce', Buffer.from(text), about(null)))).to.equal(BOUNCES['postfix-unknown-user']);
+    expect(inWords(classifyReturned('bounce', Buffer.from(text), about(null)))).to.equal(
+      BOUNCES['postfix-unknown-user'],
+    );
   });
 
   it('accepts anything at the unsubscribe address except a delivery report', () => {
     for (const name of ['unsubscribe-mail', 'unsubscribe-by-the-mail-program', 'human'])
-      expect(judge('unsub', mail(name), about(null)).kind, name).to.equal('unsub');
-    expect(judge('unsub', mail('postfix-unknown-user'), about(null)).kind).to.equal('nothing');
-    expect(judge('unsub', mail('arf-redacted'), about(null)).kind).to.equal('spam');
+      expect(classifyReturned('unsub', mail(name), about(null)).kind, name).to.equal('unsub');
+    expect(classifyReturned('unsub', mail('postfix-unknown-user'), about(null)).kind).to.equal('nothing');
+    expect(classifyReturned('unsub', mail('arf-redacted'), about(null)).kind).to.equal('spam');
   });
 
   it('prefers the result for the recipient to those for others', () => {
@@ -154,13 +156,13 @@ describe('returned mail', () => {
 
   it('finds the message of a complaint by our tokens in the parts that it includes', () => {
     for (const name of ['arf-yahoo', 'arf-redacted', 'arf-opt-out', 'jmrp', 'arf-to-the-return-path']) {
-      const said = judge('complaints', mail(name), about(null));
+      const said = classifyReturned('complaints', mail(name), about(null));
       expect('original' in said && findReturnAddress(SECRET, said.original), name).to.deep.equal({
         account: 7,
         message: MESSAGE,
       });
     }
-    const other = judge('complaints', mail('arf-of-somebody-else'), about(null));
+    const other = classifyReturned('complaints', mail('arf-of-somebody-else'), about(null));
     expect('original' in other && findReturnAddress(SECRET, other.original)).to.equal(undefined);
   });
 
@@ -178,27 +180,31 @@ describe('returned mail that is truncated or hostile', () => {
     for (const path of globSync(`${FOLDER}/*.eml`)) {
       const whole = mail(basename(path, '.eml'));
       for (let length = 0; length < whole.length; length += 37)
-        judge('bounce', whole.subarray(0, length), about('jo@example.net'));
+        classifyReturned('bounce', whole.subarray(0, length), about('jo@example.net'));
     }
   });
 
   it('is parsed as far as a report without an end goes', () => {
     const whole = mail('postfix-unknown-user');
-    expect(judge('bounce', Buffer.concat([whole, Buffer.alloc(900_000, 'x')]), about('jo@example.net')).kind).to.equal(
-      'failed',
-    );
+    expect(
+      classifyReturned('bounce', Buffer.concat([whole, Buffer.alloc(900_000, 'x')]), about('jo@example.net')).kind,
+    ).to.equal('failed');
     const endless = Buffer.concat([
       mail('exim-failed').subarray(0, 400),
       Buffer.from('\r\n\r\n'),
       Buffer.alloc(900_000, ' 550 5.1.1'),
     ]);
-    expect(judge('bounce', endless, about(null)).kind).to.be.oneOf(['failed', 'nothing']);
+    expect(classifyReturned('bounce', endless, about(null)).kind).to.be.oneOf(['failed', 'nothing']);
   });
 
   it('is ignored if it exceeds the limits of a message', () => {
     expect(
       inWords(
-        judge('bounce', Buffer.from(`From: a@example.net\r\n${'X: y\r\n'.repeat(2000)}\r\n550 5.1.1 no`), about(null)),
+        classifyReturned(
+          'bounce',
+          Buffer.from(`From: a@example.net\r\n${'X: y\r\n'.repeat(2000)}\r\n550 5.1.1 no`),
+          about(null),
+        ),
       ),
     ).to.match(/^nothing: /);
   });
@@ -218,8 +224,8 @@ describe('returned mail that is truncated or hostile', () => {
       'mailbox is ',
       '"',
     ]) {
-      judge('bounce', Buffer.from(head + piece.repeat(1_000_000 / piece.length)), about(null));
-      judge(
+      classifyReturned('bounce', Buffer.from(head + piece.repeat(1_000_000 / piece.length)), about(null));
+      classifyReturned(
         'bounce',
         Buffer.from(
           `Subject: ${piece.replaceAll('\n', '').repeat(200_000 / piece.length)}\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n${piece.repeat(500_000 / piece.length)}\r\n--b--`,

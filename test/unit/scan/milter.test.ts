@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { createMilter } from '../../../src/scan/milter.ts';
-import type { Concern, Specimen } from '../../../src/scan/scanner.ts';
+import type { ScanInput, ThreatKind } from '../../../src/scan/scanner.ts';
 
 /** An answer at the end of the message: add, insert or change a field, quarantine, or the last word. */
 type Answer = readonly [command: 'h' | 'i' | 'm' | 'q' | 'c' | 'a' | 'r' | 'd', name?: string, value?: string];
@@ -43,7 +43,7 @@ async function startPlayer(answers: () => readonly Answer[]): Promise<Server> {
   return server;
 }
 
-const SPECIMEN: Specimen = {
+const SPECIMEN: ScanInput = {
   id: 'm1',
   envelope: { mailFrom: 'eve@attacker.test', client: { address: '192.0.2.66', helo: 'attacker.test', tls: null } },
   recipients: ['box@in.test'],
@@ -66,7 +66,7 @@ describe('the verdict of a milter by its header changes', () => {
   });
   after(() => new Promise((resolve) => server.close(resolve)));
 
-  async function finding(finds: Concern, said: readonly Answer[]) {
+  async function finding(finds: ThreatKind, said: readonly Answer[]) {
     answers = said;
     const { port } = server.address() as AddressInfo;
     const milter = createMilter({ name: 'm', finds, hostname: 'mx.test', address: { host: '127.0.0.1', port } });

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect } from 'chai';
-import type { Specimen } from '../../../src/scan/scanner.ts';
+import type { ScanInput } from '../../../src/scan/scanner.ts';
 import { createSpamd } from '../../../src/scan/spamd.ts';
 
-const SPECIMEN: Specimen = {
+const SPECIMEN: ScanInput = {
   id: 'm1',
   envelope: { mailFrom: 'eve@attacker.test', client: { address: '192.0.2.66', helo: 'attacker.test', tls: null } },
   recipients: ['box@in.test'],

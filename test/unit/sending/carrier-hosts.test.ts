@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { hopsToRelay, parseRelay } from '../../../src/sending/carry/hops.ts';
+import { hopsToRelay, parseRelay } from '../../../src/sending/transport/hops.ts';
 
 import { carry, createCarrierWorld, ONE_MX, TWO_MX } from '../../support/carrier-world.ts';
 import { CLOSE, type Script } from '../../support/scripted-smtp.ts';

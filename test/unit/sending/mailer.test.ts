@@ -2,9 +2,9 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
-import { type CarrierSettings, createMailCarrier } from '../../../src/sending/carry/carrier.ts';
 import { createMailer } from '../../../src/sending/notices.ts';
-import type { MailCarrier, NoticeMail } from '../../../src/sending/types.ts';
+import { createMailTransport, type TransportSettings } from '../../../src/sending/transport/mail-transport.ts';
+import type { MailTransport, NoticeMail } from '../../../src/sending/types.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { type MailSink, startMailSink } from '../../support/mail-sink.ts';
@@ -25,7 +25,7 @@ const LOCAL: ZoneRecords = {
 
 describe('the mailer', () => {
   let sink: MailSink;
-  const carriers: MailCarrier[] = [];
+  const carriers: MailTransport[] = [];
   beforeEach(async () => {
     sink = await startMailSink();
   });
@@ -36,8 +36,8 @@ describe('the mailer', () => {
 
   const signOwn = async (message: Buffer) => message;
 
-  function mailerFor(zone: ZoneRecords, settings: Partial<CarrierSettings> = {}, clock = systemClock) {
-    const carrier = createMailCarrier(
+  function mailerFor(zone: ZoneRecords, settings: Partial<TransportSettings> = {}, clock = systemClock) {
+    const carrier = createMailTransport(
       {
         hostname: 'mx.postern.test',
         relay: '',

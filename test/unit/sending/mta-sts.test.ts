@@ -11,7 +11,7 @@ import {
   parsePolicy,
   parsePolicyId,
   policyAllows,
-} from '../../../src/sending/carry/mta-sts.ts';
+} from '../../../src/sending/transport/mta-sts.ts';
 import { MX_CERT, MX_KEY } from '../../support/carrier-tls.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
 import { until } from '../../support/until.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { ConfigError, loadSettings } from '../../../src/config.ts';
-import { parseRelay } from '../../../src/sending/carry/hops.ts';
+import { parseRelay } from '../../../src/sending/transport/hops.ts';
 
 describe('mail.relay', () => {
   it('is an smtp or smtps URL, with the submission ports by default', () => {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type Candidate, chooseSource, createSources, warmupEnd } from '../../../src/sending/carry/sources.ts';
+import { type Candidate, chooseSource, createSources, warmupEnd } from '../../../src/sending/transport/sources.ts';
 
 import { poolId } from '../../../src/store/rows/ips.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';

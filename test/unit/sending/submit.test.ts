@@ -5,7 +5,7 @@ import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder, type Recorder } from '../../../src/events/record.ts';
 import { sentId } from '../../../src/mail/addresses/return-address.ts';
 import { createOwnDomains } from '../../../src/sending/domains/own-domains.ts';
-import { createLeaving } from '../../../src/sending/leave.ts';
+import { createSendingQuota } from '../../../src/sending/sending-quota.ts';
 import { createSubmitting } from '../../../src/sending/submit.ts';
 import type { Submission, SubmitOutcome } from '../../../src/sending/types.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
@@ -52,7 +52,7 @@ describe('the submission of a message', () => {
       lists,
       copies: NO_COPIES,
       recorder,
-      leaving: createLeaving({ quota: true }, { store, ids, time: createSureTime(clock) }),
+      sendingQuota: createSendingQuota({ quota: true }, { store, ids, time: createSureTime(clock) }),
       ownDomains: createOwnDomains(
         { fromOwnDomains: 'auto', returnDomain: 'bounces.postern.test', signingDomain: '' },
         { store },

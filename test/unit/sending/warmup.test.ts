@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { isWarming, warmupEnd, warmupShare } from '../../../src/sending/carry/sources.ts';
+import { isWarming, warmupEnd, warmupShare } from '../../../src/sending/transport/sources.ts';
 
 const START = new Date('2026-01-05T12:00:00Z');
 const DAY_MS = 86_400_000;

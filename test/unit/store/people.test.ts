@@ -2,12 +2,12 @@ import { expect } from 'chai';
 import { createIds, tokenHash } from '../../../src/base/ids.ts';
 import {
   addPerson,
-  createEnterLink,
+  consumeSignInLink,
+  createSignInLink,
   LINK_MS,
   openConsoleSession,
   personName,
   removePerson,
-  spendEnterLink,
   TOKEN,
 } from '../../../src/store/rows/people.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
@@ -31,22 +31,22 @@ for (const driver of drivers) {
     });
 
     it('are signed in once for concurrent uses of a link', async () => {
-      const token = await createEnterLink(store, 'ann', parts);
-      const all = await Promise.all(Array.from({ length: 8 }, () => spendEnterLink(store, token, parts)));
+      const token = await createSignInLink(store, 'ann', parts);
+      const all = await Promise.all(Array.from({ length: 8 }, () => consumeSignInLink(store, token, parts)));
       expect(all.filter((spent) => spent !== undefined)).to.deep.equal([{ person: 'ann' }]);
     });
 
     it('store no token, and lose expired rows', async () => {
-      const token = await createEnterLink(store, null, parts);
+      const token = await createSignInLink(store, null, parts);
       expect(token).to.match(TOKEN);
       expect(JSON.stringify(await store.enterLinks.many({}))).to.not.contain(token);
       const session = { person: null, by: 'link', address: '192.0.2.1' } as const;
       const { token: cookie, row } = await openConsoleSession(store, session, LINK_MS, parts);
       expect(row.id).to.equal(tokenHash(cookie));
       await clock.advance(LINK_MS + 1);
-      expect(await spendEnterLink(store, token, parts)).to.equal(undefined);
-      await createEnterLink(store, null, parts);
-      await createEnterLink(store, null, parts);
+      expect(await consumeSignInLink(store, token, parts)).to.equal(undefined);
+      await createSignInLink(store, null, parts);
+      await createSignInLink(store, null, parts);
       await openConsoleSession(store, session, LINK_MS, parts);
       expect(await store.enterLinks.many({})).to.have.length(2);
       expect(await store.consoleSessions.many({})).to.have.length(1);
@@ -55,11 +55,11 @@ for (const driver of drivers) {
     it('are deleted with their links and sessions', async () => {
       const bob = await addPerson(store, { name: 'bob', role: 'reader', account: 'a' }, parts);
       if (bob === 'taken') throw new Error('bob is there');
-      const token = await createEnterLink(store, bob.id, parts);
+      const token = await createSignInLink(store, bob.id, parts);
       await openConsoleSession(store, { person: bob.id, by: 'link', address: '192.0.2.1' }, LINK_MS, parts);
       await removePerson(store, bob.id);
       expect(await store.people.one({ name: 'bob' })).to.equal(undefined);
-      expect(await spendEnterLink(store, token, parts)).to.equal(undefined);
+      expect(await consumeSignInLink(store, token, parts)).to.equal(undefined);
       expect(await store.consoleSessions.many({ person: bob.id })).to.deep.equal([]);
     });
   });

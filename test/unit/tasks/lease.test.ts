@@ -19,7 +19,7 @@ for (const driver of drivers)
     const row = () => store.leases.one({ id: 'task' });
     /** Asks for it as one life of one process; without `since` for a run that must be. */
     const ask = (holder: string, since = Number.POSITIVE_INFINITY, leases = store.leases) =>
-      createLeases({ holder }, { store: { leases }, clock }).ask('task', since);
+      createLeases({ holder }, { store: { leases }, clock }).acquire('task', since);
     async function held(...args: Parameters<typeof ask>): Promise<Lease> {
       const asked = await ask(...args);
       if (asked.kind !== 'held') throw new Error(asked.kind);
@@ -60,7 +60,7 @@ for (const driver of drivers)
       const DAY = 86_400_000;
       clock.jump(3 * DAY);
       await (await held('one')).release();
-      await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).ask('task', 0);
+      await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).acquire('task', 0);
       clock.jump(-3 * DAY);
       const lease = await held('two', clock.now() - 30_000);
       await lease.release();
@@ -69,7 +69,7 @@ for (const driver of drivers)
     });
 
     it('expires after a minute without renewal, and not before', async () => {
-      await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).ask('task', 0);
+      await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).acquire('task', 0);
       await clock.advance(59_999);
       expect(await ask('two')).to.deep.equal({ kind: 'elsewhere' });
       await clock.advance(1);

@@ -144,7 +144,7 @@ for (const driver of drivers)
     it('takes over within two minutes when the running process dies', async () => {
       // Dead is who never renews: its timers do not turn.
       const dead = createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } });
-      expect((await dead.ask('slow', 0)).kind).to.equal('held');
+      expect((await dead.acquire('slow', 0)).kind).to.equal('held');
       const mine = slowTask();
       const one = scheduler('one', { slow: mine.task });
       await one.run('slow');

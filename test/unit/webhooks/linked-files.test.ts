@@ -23,8 +23,8 @@ describe('linked files', () => {
     const files = createLinkedFiles(settings, { tokenSecret, clock, log, growth });
     /** Links a text for an account; undefined if there is no room. */
     const tryLink = async (account: string, text: string, name = 'a.txt') => {
-      const { place, end } = await files.place(account, text.length);
-      const linked = await linkTo(place, name, () => [Buffer.from(text.slice(0, 2)), Buffer.from(text.slice(2))]);
+      const { reserve, end } = await files.reserve(account, text.length);
+      const linked = await linkTo(reserve, name, () => [Buffer.from(text.slice(0, 2)), Buffer.from(text.slice(2))]);
       end(linked?.added ?? 0);
       return linked?.url;
     };
@@ -105,14 +105,14 @@ describe('linked files', () => {
     const { dir, files, link } = await world();
     await Promise.all([link('same'), link('same'), link('other')]);
     expect(await readdir(dir)).to.have.length(2);
-    const { place } = await files.place('a', 100);
+    const { reserve } = await files.reserve('a', 100);
     const failing = function* (): Generator<Uint8Array> {
       yield Buffer.from('half');
       throw new Error('the message cannot be read');
     };
     let reads = 0;
     const fails = () => (reads++ === 0 ? [Buffer.from('half and more')] : failing());
-    const error = await linkTo(place, 'x', fails).catch((fault: unknown) => fault);
+    const error = await linkTo(reserve, 'x', fails).catch((fault: unknown) => fault);
     expect(error).to.be.instanceOf(Error);
     expect(await readdir(dir)).to.have.length(2);
   });

@@ -14,7 +14,7 @@ import { PATIENCE } from '../../support/until.ts';
 /** As the spool keeps them: larger bodies are files. */
 const LARGEST_INLINE = 256 * 1024;
 /** Characters of JSON: the text, whatever its escapes take, and what the caps of a message let through. */
-const MOST_SHOWN = 40_000_000;
+const MAX_SHOWN = 40_000_000;
 
 async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
   const { pool, log } = openThreads(change);
@@ -57,7 +57,7 @@ describe('the view of a hostile message', function () {
       expect(shown.parseError).to.equal(BREACHES[name] ?? null);
       expect(shown.headers[0]).to.deep.include({ name: 'Received' });
       expect(shown.parts.length).to.be.at.most(1000);
-      expect(JSON.stringify(shown).length).to.be.below(MOST_SHOWN);
+      expect(JSON.stringify(shown).length).to.be.below(MAX_SHOWN);
     });
   }
 });

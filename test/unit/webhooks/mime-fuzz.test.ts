@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { authorOfMessage } from '../../../src/mail/addresses/author.ts';
 import { parseMessage } from '../../../src/mail/message.ts';
 import { scanStructure } from '../../../src/mail/mime/structure.ts';
-import { senderAuthOf } from '../../../src/mail/trust.ts';
+import { senderAuthOf } from '../../../src/mail/sender-auth.ts';
 import { createFormEncoder } from '../../../src/webhooks/render/form.ts';
 import { toEventPieces } from '../../../src/webhooks/render/payload.ts';
 import { formValue, type InboundEvent, spooled, VERDICTS } from '../../support/mime.ts';

@@ -24,7 +24,7 @@ describe('the companions of a shared POST', () => {
     const clock = createTestClock();
     return { clock, shared: createSharedPosts({ batchBytes }, { batchEvents: () => events, clock }) };
   };
-  const takes = (first: Waiting, next: Waiting) => open(10).shared.companyOf(first)?.takes(next);
+  const takes = (first: Waiting, next: Waiting) => open(10).shared.shareRuleOf(first)?.accepts(next);
 
   /** What goes alone, and why. */
   const alone: Readonly<Record<string, Waiting>> = {
@@ -37,7 +37,7 @@ describe('the companions of a shared POST', () => {
   };
   for (const [why, one] of Object.entries(alone)) {
     it(`exclude a delivery that ${why}`, () => {
-      expect(open(10).shared.companyOf(one)).to.equal(undefined);
+      expect(open(10).shared.shareRuleOf(one)).to.equal(undefined);
       expect(takes(waiting(), one)).to.equal(false);
     });
   }
@@ -48,26 +48,26 @@ describe('the companions of a shared POST', () => {
   });
 
   it('are as many as the route allows, the first one included', () => {
-    expect(open(10).shared.companyOf(waiting())?.most).to.equal(9);
-    expect(open(1).shared.companyOf(waiting())).to.equal(undefined);
+    expect(open(10).shared.shareRuleOf(waiting())?.most).to.equal(9);
+    expect(open(1).shared.shareRuleOf(waiting())).to.equal(undefined);
   });
 
   it('are limited by size: a byte of a message counts as four of JSON', () => {
-    const company = open(10, 16 * KIB).shared.companyOf(waiting());
-    expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(true);
-    expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(false);
-    expect(company?.takes(waiting({}, { size: KIB }))).to.equal(true);
-    expect(company?.takes(waiting({}, { size: 1 }))).to.equal(false);
+    const company = open(10, 16 * KIB).shared.shareRuleOf(waiting());
+    expect(company?.accepts(waiting({}, { size: 2 * KIB }))).to.equal(true);
+    expect(company?.accepts(waiting({}, { size: 2 * KIB }))).to.equal(false);
+    expect(company?.accepts(waiting({}, { size: KIB }))).to.equal(true);
+    expect(company?.accepts(waiting({}, { size: 1 }))).to.equal(false);
   });
 
   it('are none for a minute after a rejected shared POST', async () => {
     for (const result of [answered(500), answered(413), timedOut]) {
       const { clock, shared } = open(10);
       shared.ended('1.1', result, false);
-      expect(shared.companyOf(waiting())).to.equal(undefined);
-      expect(shared.companyOf(waiting({}, { routeId: '1.2' }))).to.not.equal(undefined);
+      expect(shared.shareRuleOf(waiting())).to.equal(undefined);
+      expect(shared.shareRuleOf(waiting({}, { routeId: '1.2' }))).to.not.equal(undefined);
       await clock.advance(60_000);
-      expect(shared.companyOf(waiting())).to.not.equal(undefined);
+      expect(shared.shareRuleOf(waiting())).to.not.equal(undefined);
     }
   });
 
@@ -78,7 +78,7 @@ describe('the companions of a shared POST', () => {
     ] as const) {
       const { shared } = open(10);
       shared.ended('1.1', result, delivered);
-      expect(shared.companyOf(waiting())).to.not.equal(undefined);
+      expect(shared.shareRuleOf(waiting())).to.not.equal(undefined);
     }
   });
 });

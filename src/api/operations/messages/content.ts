@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { inSlices } from '../../../base/turns.ts';
-import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
-import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
+import { runInSlices } from '../../../base/concurrency.ts';
+import { createMergeEngine, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage } from '../../../mail/message.ts';
 import { scanStructure } from '../../../mail/mime/structure.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
-import { type ShownImage, toShownDocument } from '../../../mail/shown/document.ts';
+import { type PreviewImage, toPreviewMessage } from '../../../mail/sanitize/preview.ts';
+import { RenderedTooLong, TemplateError } from '../../../mail/template-errors.ts';
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { Mail } from '../../../webhooks/types.ts';
 import type { AccountParts } from '../../account/account.ts';
@@ -45,7 +45,7 @@ const content = operation({
     `Content of more than ${MAX_CONTENT_BYTES / 1024 / 1024} MiB is not shown.`,
   params: { id: messageId },
   returns: contentRecord,
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
@@ -68,7 +68,7 @@ const content = operation({
 interface Parts
   extends Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'> {
   /** Files of the HTML. */
-  readonly images: readonly ShownImage[];
+  readonly images: readonly PreviewImage[];
 }
 
 /** The HTML of a sent message as a document with its pictures, for the console. Undefined if none can be shown. */
@@ -84,7 +84,7 @@ export async function htmlOf(
   const { message, delivery } = kept;
   return html === null
     ? undefined
-    : { message, delivery, body: { kind: 'memory', bytes: toShownDocument(html, images) } };
+    : { message, delivery, body: { kind: 'memory', bytes: toPreviewMessage(html, images) } };
 }
 
 /** The content of a message with its options; undefined if it is not kept, or must not be shown. */
@@ -142,12 +142,12 @@ function filler(
 ): (text: string | null, form?: TextForm) => Promise<string | null> {
   const own = rcptVars[recipient.toLowerCase()];
   if (globalVars === null && own === undefined) return async (text) => text;
-  const { filling } = createFiller(mergeLanguage, [...(globalVars ?? []), ...(own ?? [])], { now });
+  const { filling } = createMergeEngine(mergeLanguage, [...(globalVars ?? []), ...(own ?? [])], { now });
   return async (text, form = 'text') => {
     try {
-      return text === null ? null : await inSlices(filling(text, form));
+      return text === null ? null : await runInSlices(filling(text, form));
     } catch (error) {
-      if (error instanceof TooLong || error instanceof FaultyTemplate) return text;
+      if (error instanceof RenderedTooLong || error instanceof TemplateError) return text;
       throw error;
     }
   };

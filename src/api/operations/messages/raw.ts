@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { optional, PLEASE_ENTER } from '../../../base/schema.ts';
 import { parseAddress } from '../../../mail/addresses/address.ts';
-import { shownBeside, soleAuthorOf } from '../../../mail/addresses/author.ts';
+import { secondaryAuthorsOf, soleAuthorOf } from '../../../mail/addresses/author.ts';
 import { parseMcHeaders, toOutgoingOptions } from '../../../mail/mc-headers.ts';
 import {
   bytesOfContent,
@@ -16,7 +16,7 @@ import { createNames, toFileName } from '../../../mail/mime/filename.ts';
 import { isHeadless } from '../../../mail/mime/header-section.ts';
 import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/mime/headers.ts';
 import { scanStructure } from '../../../mail/mime/structure.ts';
-import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
+import { headerLimitBreach, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
 import { toConversation } from '../../../mail/replies/sent-names.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, toWireBytes } from '../../requests/raw-document.ts';
@@ -104,7 +104,7 @@ const LINE_END = Buffer.from('\r\n');
 function readHead(document: Buffer, call: Call<never>) {
   const end = document.subarray(0, 2).equals(LINE_END) ? 0 : document.indexOf('\r\n\r\n');
   const block = end < 0 ? Buffer.concat([document, LINE_END]) : document.subarray(0, end + 2);
-  const breach = breachOfBlock(block);
+  const breach = headerLimitBreach(block);
   if (breach !== undefined) throw call.invalid('raw_message', `The header of the message cannot be used: ${breach}`);
   const header = isHeadless(block) ? Buffer.alloc(0) : block;
   const author = soleAuthorOf(header);
@@ -118,7 +118,7 @@ function readHead(document: Buffer, call: Call<never>) {
   return {
     /** Undefined: it has no From. */
     from: 'unclear' in author ? undefined : author,
-    shownBeside: shownBeside(fields),
+    shownBeside: secondaryAuthorsOf(fields),
     subject: decodeWords(firstValue(fields, 'subject') ?? ''),
     options: parseMcHeaders(fields),
     fields,

@@ -1,4 +1,4 @@
-import { shownBeside } from '../../../mail/addresses/author.ts';
+import { secondaryAuthorsOf } from '../../../mail/addresses/author.ts';
 import { headerBlock } from '../../../mail/mime/header-section.ts';
 import { type HeaderField, parseHeaders } from '../../../mail/mime/headers.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
@@ -20,7 +20,7 @@ const resend = operation({
   params: { id: messageId },
   returns: sentRecord,
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   once: true,
   example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
@@ -34,7 +34,7 @@ const resend = operation({
       const [sent] = await submit(
         {
           outgoing: { ...outgoing, apiKey: call.apiKey },
-          otherAuthors: shownBeside(fieldsOf(outgoing, kept.bytes)),
+          otherAuthors: secondaryAuthorsOf(fieldsOf(outgoing, kept.bytes)),
           bytes: kept.bytes,
           recipients: [kept.delivery.recipient],
           sendAt: null,

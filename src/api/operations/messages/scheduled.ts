@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { optional, text, timestamp } from '../../../base/schema.ts';
 import { pagesByTime } from '../../../store/pages.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
-import { type Call, listing, operation } from '../../operation.ts';
-import { mapPages } from '../../whole-lists.ts';
+import { type Call, listOperation, operation } from '../../operation.ts';
+import { mapPages } from '../../streamed-lists.ts';
 import { record, str, time, toTime } from '../fields.ts';
 import { keyOf } from './send.ts';
 
@@ -34,7 +34,7 @@ async function findScheduled(id: string, { store, orRefuse }: Call<'Unknown_Mess
   return orRefuse(await store.scheduled.one({ id }), 'Unknown_Message', id);
 }
 
-const list = listing({
+const list = listOperation({
   path: '/messages/list-scheduled',
   access: 'mail',
   summary: 'Lists scheduled messages, the next ones first.',

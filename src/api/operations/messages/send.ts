@@ -1,9 +1,8 @@
 import { z } from 'zod';
+import { runInSlices, type SlicedWork } from '../../../base/concurrency.ts';
 import { jsonBytes } from '../../../base/json-steps.ts';
-import { inSlices, type SlicedWork } from '../../../base/turns.ts';
 import { readRecipient } from '../../../mail/addresses/address.ts';
-import { shownBeside } from '../../../mail/addresses/author.ts';
-import { MAX_RENDERED } from '../../../mail/faults.ts';
+import { secondaryAuthorsOf } from '../../../mail/addresses/author.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
 import { textOfValue } from '../../../mail/merge/values.ts';
@@ -17,6 +16,7 @@ import {
   toExtras,
 } from '../../../mail/outgoing.ts';
 import { conversationOfDraft } from '../../../mail/replies/sent-names.ts';
+import { MAX_RENDERED } from '../../../mail/template-errors.ts';
 import type { RecipientOutcome, SigningOutlook } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
@@ -77,11 +77,11 @@ async function sendDraft(
   const outgoing = toOutgoing(message, { pool, template }, call);
   const draft = await toDraft(message, template, call);
   await checkTemplates(outgoing, draft, call);
-  const bytes = await inSlices(jsonBytes(draft));
+  const bytes = await runInSlices(jsonBytes(draft));
   if (bytes.length > call.settings.maxMessageBytes)
     throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);
-  const otherAuthors = shownBeside(draft.headers.map(([name, value]) => ({ name, value })));
+  const otherAuthors = secondaryAuthorsOf(draft.headers.map(([name, value]) => ({ name, value })));
   const sent = await submit({ outgoing, otherAuthors, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
   // A recipient named twice is reported once; the hidden copy to bcc_address is not reported.
   const named = new Set(message.to.map(({ email }) => email.trim()));
@@ -290,7 +290,7 @@ async function checkTemplates(
   call: Call<never>,
 ): Promise<void> {
   if (mergeLanguage === undefined || (globalVars === null && Object.keys(rcptVars).length === 0)) return;
-  const fault = await inSlices(
+  const fault = await runInSlices(
     findingFault(mergeLanguage, [
       ['html', html],
       ['text', text],
@@ -319,7 +319,7 @@ async function toFiles(
 ): Promise<DraftFile[]> {
   const made: DraftFile[] = [];
   for (const [at, { name = '', type, content }] of files.entries()) {
-    const base64 = await inSlices(readingBase64(content));
+    const base64 = await runInSlices(readingBase64(content));
     if (base64 === undefined)
       throw call.invalid('message', `.${parameter}[${at}].content: Please enter the content in base64`);
     made.push({ name, type: orNull(type) ?? otherwise, content: base64 });

@@ -7,7 +7,7 @@ import { findMessage, messageId } from './info.ts';
 const ofWaiting = {
   params: { id: messageId },
   returns: z.object({ _id: z.string() }),
-  elsewhere: 'Unknown_Message',
+  notHereError: 'Unknown_Message',
   example: { id: '5c1e0d0000000000000000000000000c' },
 } as const;
 

@@ -73,7 +73,7 @@ export function RetryDialog({
   ]);
 }
 
-const MOST_CAUSES = 3;
+const MAX_CAUSES = 3;
 
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
 function WaitsFor({ query }: { readonly query: string }) {
@@ -82,7 +82,7 @@ function WaitsFor({ query }: { readonly query: string }) {
   if (!data) return null;
   return h('ul', [
     data.causes
-      .slice(0, MOST_CAUSES)
+      .slice(0, MAX_CAUSES)
       .map((cause) =>
         h('li', { key: `${cause.url} ${answerOf(cause)}` }, [
           `${number(cause.count)} to ${shortUrl(cause.url)}, ` +
@@ -218,7 +218,7 @@ function Facts({ where }: { readonly where: readonly Where[] }) {
   ]);
 }
 
-const MOST_TROUBLED = 5;
+const MAX_TROUBLED = 5;
 
 /** Endpoints that would not take it now. */
 function Troubled({
@@ -236,7 +236,7 @@ function Troubled({
   );
   return h('div', [
     leftOut.map((url) => h('p.faint', { key: url }, `${shortUrl(url)} is excluded.`)),
-    troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
+    troubled.slice(0, MAX_TROUBLED).map(({ url, count: many, endpoint }) =>
       h('p.row', { key: url }, [
         `${shortUrl(url)} is ` +
           `${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} ` +

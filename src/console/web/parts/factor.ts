@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useState } from 'preact/hooks';
-import type { Doors } from '../../doors.ts';
+import type { SignIn } from '../../sign-in.ts';
 import { ask } from '../call.ts';
 import { h } from '../h.ts';
 import { person, readSession } from '../session.ts';
@@ -12,7 +12,7 @@ import { count } from './text.ts';
 
 export const factorOpen = signal(false);
 
-type Offer = Awaited<ReturnType<Doors['offerFactor']>>;
+type Offer = Awaited<ReturnType<SignIn['offerFactor']>>;
 
 export function FactorDialog() {
   const [offer, setOffer] = useState<Offer>();

@@ -26,7 +26,7 @@ export interface List<T> extends Loaded<Pages<T>> {
 
 const PAGE = 50;
 /** Rows on one screen; what is further back is found by searching. */
-const MOST_ROWS = 1_000;
+const MAX_ROWS = 1_000;
 /** A search is repeated at most this often while mail comes in. */
 const REPEAT_MS = 2_000;
 const SOON_MS = 200;
@@ -120,7 +120,7 @@ function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T
         next,
         rows: rows.some(({ id }) => id === row.id)
           ? rows.map((one) => (one.id === row.id ? row : one))
-          : [row, ...rows].slice(0, MOST_ROWS),
+          : [row, ...rows].slice(0, MAX_ROWS),
       }));
     }, later);
     return () => {
@@ -136,7 +136,7 @@ function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T
     const page = await read(before);
     change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
   };
-  const hasMore = data !== undefined && before !== undefined && data.rows.length < MOST_ROWS;
+  const hasMore = data !== undefined && before !== undefined && data.rows.length < MAX_ROWS;
   return { ...loaded, rows: data?.rows, more: hasMore ? more : undefined };
 }
 

@@ -31,7 +31,7 @@ const TIMES: Options = [
 ];
 
 /** Of more options than these, one is found by typing it into the search. */
-const MOST_OPTIONS = 100;
+const MAX_OPTIONS = 100;
 
 /**
  * One field. A value that is not among the options is kept and shown. The first option is for any value; nothing is
@@ -44,7 +44,7 @@ export function FieldChoice({
   label,
   options,
 }: NarrowProps & { readonly field: string; readonly label: string; readonly options: Options }) {
-  if (options.length < 2 || options.length > MOST_OPTIONS) return null;
+  if (options.length < 2 || options.length > MAX_OPTIONS) return null;
   const value = fieldOf(query, field) ?? '';
   const known = options.some(([one]) => one === value);
   return h(Choice, {

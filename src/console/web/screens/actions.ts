@@ -9,7 +9,7 @@ import { account, person } from '../session.ts';
 import { HostChips } from './host.ts';
 
 const PAGE = 50;
-const MOST_ROWS = 1_000;
+const MAX_ROWS = 1_000;
 
 /** The activity of people and programs in the account. */
 export function Actions() {
@@ -77,7 +77,7 @@ function ActionList({ of, read }: ActionListProps) {
           ])),
     data !== undefined &&
       more &&
-      data.actions.length < MOST_ROWS &&
+      data.actions.length < MAX_ROWS &&
       h('p.more', [h(Button, { label: 'Older', onPress: more })]),
   ]);
 }

@@ -10,7 +10,7 @@ import { may } from '../session.ts';
 import { Tester } from './route-tester.ts';
 
 /** Rows on one screen; the others are found by searching. */
-const MOST_ROWS = 500;
+const MAX_ROWS = 500;
 
 /** The inbound domains of the account. */
 export function useDomains(): Loaded<readonly InboundDomain[]> {
@@ -47,11 +47,11 @@ export function Domains() {
         (found.length === 0
           ? h(Empty, { query })
           : h('ul.rows.domains', [
-              found.slice(0, MOST_ROWS).map((domain) => h(DomainRow, { key: domain.domain, domain })),
+              found.slice(0, MAX_ROWS).map((domain) => h(DomainRow, { key: domain.domain, domain })),
             ])),
       found !== undefined &&
-        found.length > MOST_ROWS &&
-        h('p.faint', [`${count(found.length - MOST_ROWS, 'more domain')}. Search by name to find them.`]),
+        found.length > MAX_ROWS &&
+        h('p.faint', [`${count(found.length - MAX_ROWS, 'more domain')}. Search by name to find them.`]),
     ]),
     may('inbound/test-route') && h(Tester, { stamp: '' }),
   ]);

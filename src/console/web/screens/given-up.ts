@@ -15,7 +15,7 @@ import { linkTo, place } from '../router.ts';
 import { may, person } from '../session.ts';
 import { MailRows } from './mail.ts';
 
-const MOST_CAUSES = 8;
+const MAX_CAUSES = 8;
 
 /** Mail that was given up, so that nothing stays lost by oversight. */
 export function GivenUp() {
@@ -65,7 +65,7 @@ function CauseList({ query, newest }: { readonly query: string; readonly newest:
   const [url, status] = [fieldOf(query, 'url'), fieldOf(query, 'status')];
   const others = withField(withField(query, 'url', undefined), 'status', undefined);
   const { causes = [] } = useCauses(others, newest) ?? {};
-  const rows = causes.slice(0, MOST_CAUSES).map((cause) => {
+  const rows = causes.slice(0, MAX_CAUSES).map((cause) => {
     const answer = answerOf(cause);
     const isChosen = cause.url === url && statusOf(cause) === status;
     const filter = withField(withField(others, 'url', cause.url), 'status', statusOf(cause));

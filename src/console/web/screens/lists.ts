@@ -24,7 +24,7 @@ import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 
 /** As many as the API lists; those behind are found by the beginning of their address. */
-const MOST_LISTED = 1_000;
+const MAX_LISTED = 1_000;
 
 type Which = 'rejects' | 'whitelists';
 
@@ -222,7 +222,7 @@ function Whitelist({ q, version }: ListProps) {
 }
 
 function Cut({ length }: { readonly length: number }) {
-  if (length < MOST_LISTED) return null;
+  if (length < MAX_LISTED) return null;
   return h('p.faint', [
     'Showing the first 1,000 addresses. To see the rest, search for the start of an address or export the list.',
   ]);

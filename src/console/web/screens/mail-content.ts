@@ -62,7 +62,7 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }) {
 }
 
 /** How many bytes are shown; the rest is in the download. */
-const MOST_SHOWN = 200_000;
+const MAX_SHOWN = 200_000;
 
 /** The message as it arrived. */
 export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: number }) {
@@ -73,9 +73,9 @@ export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: num
   const { data, error } = loaded;
   if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
   return h('div', [
-    bytes > MOST_SHOWN &&
+    bytes > MAX_SHOWN &&
       h(Notice, {
-        title: `Showing the first ${size(MOST_SHOWN)} of ${size(bytes)}; download the message for the rest`,
+        title: `Showing the first ${size(MAX_SHOWN)} of ${size(bytes)}; download the message for the rest`,
       }),
     h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(data)),
   ]);
@@ -90,8 +90,8 @@ async function readStart(url: string, stop: AbortSignal): Promise<string> {
   for (;;) {
     const { done, value } = await reader.read();
     if (value) text += decoder.decode(value, { stream: true });
-    if (!done && text.length < MOST_SHOWN) continue;
+    if (!done && text.length < MAX_SHOWN) continue;
     await reader.cancel();
-    return text.slice(0, MOST_SHOWN).replaceAll('\r\n', '\n');
+    return text.slice(0, MAX_SHOWN).replaceAll('\r\n', '\n');
   }
 }

@@ -19,7 +19,7 @@ const FEED = 40;
 const FEW = 5;
 /** The limit up to which failed mail is counted. */
 const COUNTED = 100;
-const MOST_NEEDS = 8;
+const MAX_NEEDS = 8;
 
 /** Is all well, and what is happening; for those who see no mail, the numbers. */
 export function Now() {
@@ -149,7 +149,7 @@ function NeedsYou({
   if (down.length + dead.length + held + domains.length + others.length === 0) return null;
   const rowsOf = (wanted: HostNeed['level']) =>
     others
-      .slice(0, MOST_NEEDS)
+      .slice(0, MAX_NEEDS)
       .filter(({ level }) => level === wanted)
       .map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need }));
   return h('section.needs', { 'aria-labelledby': 'needs-attention' }, [
@@ -191,12 +191,12 @@ function NeedsYou({
           ]),
         ]),
       rowsOf('warning'),
-      others.length > MOST_NEEDS &&
+      others.length > MAX_NEEDS &&
         h('li', [
           h(
             'a',
             { href: linkTo('/host') },
-            `and ${number(others.length - MOST_NEEDS)} more${isSeveral ? '' : ' on this host'}`,
+            `and ${number(others.length - MAX_NEEDS)} more${isSeveral ? '' : ' on this host'}`,
           ),
         ]),
     ]),

@@ -54,7 +54,7 @@ function Choices({ query }: { readonly query: string }) {
   ]);
 }
 
-const MOST_REASONS = 8;
+const MAX_REASONS = 8;
 
 /** Counts by reason; each is a filter. */
 function Reasons({ query, newest }: { readonly query: string; readonly newest: string | undefined }) {
@@ -62,7 +62,7 @@ function Reasons({ query, newest }: { readonly query: string; readonly newest: s
   const others = withField(query, 'reason', undefined);
   const wanted = newest !== undefined || chosen !== undefined;
   const { data } = useCall('inbound/refusals', wanted ? { query: others, limit: 1 } : undefined, newest);
-  const rows = (data?.by_reason ?? []).slice(0, MOST_REASONS).map(({ reason, count }) => ({
+  const rows = (data?.by_reason ?? []).slice(0, MAX_REASONS).map(({ reason, count }) => ({
     key: reason,
     name: reasonText(reason),
     count,

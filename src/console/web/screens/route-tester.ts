@@ -11,7 +11,7 @@ import { may } from '../session.ts';
 
 // The tester of routes: which one an address matches, why the others do not, and what would be posted.
 
-const MOST_SHOWN = 50;
+const MAX_SHOWN = 50;
 
 /**
  * Routes in the order in which they are tried: by priority, exact names, then by literal characters; the oldest wins.
@@ -79,7 +79,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
       ? h('p.faint', 'This domain has no routes.')
       : h('ul.rows.verdicts', [
           routes
-            .slice(0, MOST_SHOWN)
+            .slice(0, MAX_SHOWN)
             .map(({ id, pattern, result, why }) =>
               h('li', { key: id }, [
                 h('code', plain(pattern)),
@@ -87,7 +87,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
                 h('span', { class: result === 'hit' ? 'hit' : 'faint' }, plain(why)),
               ]),
             ),
-          routes.length > MOST_SHOWN && h('li.faint', count(routes.length - MOST_SHOWN, 'more route')),
+          routes.length > MAX_SHOWN && h('li.faint', count(routes.length - MAX_SHOWN, 'more route')),
         ]),
     route !== null &&
       !isPulled(route.url) &&

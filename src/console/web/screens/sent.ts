@@ -39,7 +39,7 @@ const SPANS: readonly (readonly [string, string])[] = [
   ['90', 'Last 90 days'],
 ];
 const FIRST_ROWS = 50;
-const MOST_ROWS = 800;
+const MAX_ROWS = 800;
 
 /** Mail that the account has sent. */
 export function SentList() {
@@ -78,7 +78,7 @@ export function SentList() {
           : h('ul.rows', [data.map((message) => h(SentRow, { key: message._id, message }))])),
       data !== undefined &&
         data.length === limit &&
-        (limit < MOST_ROWS
+        (limit < MAX_ROWS
           ? h('p.more', [h(Button, { label: 'Older', onPress: () => setLimit(limit * 4) })])
           : h('p.faint', 'Search to find older messages.')),
     ]),

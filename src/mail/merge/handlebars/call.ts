@@ -1,6 +1,6 @@
 import { parseWithoutProcessing } from 'handlebars/dist/cjs/handlebars/compiler/base.js';
 import { pattern } from '../../../base/pattern.ts';
-import { FaultyTemplate } from '../../faults.ts';
+import { TemplateError } from '../../template-errors.ts';
 import { type Expression, HELPERS, type Helper, type Operator } from './program.ts';
 
 // The only file that uses the handlebars package, and only its parser: its compiler turns templates into JavaScript,
@@ -20,7 +20,7 @@ const PLACE = 'backtick';
 const PLACE_FORM = new RegExp(`^${PLACE}(\\d+)$`);
 const DEEPEST = 16;
 
-/** Parses the inside of a tag. Throws `FaultyTemplate`. */
+/** Parses the inside of a tag. Throws `TemplateError`. */
 export function parseCall(inside: string): TagCall {
   const backticks: string[] = [];
   const known = inside.replace(BACKTICK, (_, source: string) => ` @${PLACE}${backticks.push(source) - 1} `);
@@ -37,13 +37,13 @@ export function parseCall(inside: string): TagCall {
 /** Parses a path inside backticks, which cannot contain backticks. */
 function readPath(text: string): Expression {
   const { path, params, hash } = parseOne(text, text);
-  if (params.length > 0 || hash !== undefined) throw new FaultyTemplate(`"${text.slice(0, 100)}" cannot be read`);
+  if (params.length > 0 || hash !== undefined) throw new TemplateError(`"${text.slice(0, 100)}" cannot be read`);
   return createReader([])(path, 0);
 }
 
 function parseOne(text: string, shown: string): hbs.AST.MustacheStatement {
-  const fault = () => new FaultyTemplate(`{{${shown.slice(0, 100)}}} cannot be read`);
-  if (depthOf(text) > DEEPEST) throw new FaultyTemplate(`{{${shown.slice(0, 100)}}} is nested too deeply`);
+  const fault = () => new TemplateError(`{{${shown.slice(0, 100)}}} cannot be read`);
+  if (depthOf(text) > DEEPEST) throw new TemplateError(`{{${shown.slice(0, 100)}}} is nested too deeply`);
   let statements: hbs.AST.Statement[];
   try {
     statements = parseWithoutProcessing(`{{ ${text} }}`).body;
@@ -100,26 +100,26 @@ function toPath({ data, depth, parts, original }: hbs.AST.PathExpression): Expre
   };
 }
 
-/** A call of a helper. Throws `FaultyTemplate` if the number of arguments is wrong. */
+/** A call of a helper. Throws `TemplateError` if the number of arguments is wrong. */
 export function toCall(helper: Helper, name: string, params: readonly Expression[]): Expression {
   const { fewest, most } = helper;
   if (params.length < fewest || params.length > most)
-    throw new FaultyTemplate(
+    throw new TemplateError(
       `{{${name}}} takes ${fewest === most ? most : `at most ${most}`} value${most === 1 ? '' : 's'}`,
     );
   return { kind: 'call', helper, params };
 }
 
-/** The helper of that name. Throws `FaultyTemplate` if there is none. */
+/** The helper of that name. Throws `TemplateError` if there is none. */
 export function helperOf(name: string): Helper {
   const helper = HELPERS.get(name);
-  if (!helper) throw new FaultyTemplate(`there is no helper "${name.slice(0, 100)}"`);
+  if (!helper) throw new TemplateError(`there is no helper "${name.slice(0, 100)}"`);
   return helper;
 }
 
 function refuseNamed({ hash }: { readonly hash?: hbs.AST.Hash }): void {
   const [pair] = hash?.pairs ?? [];
-  if (pair) throw new FaultyTemplate(`values with names (${pair.key.slice(0, 100)}=…) are not supported`);
+  if (pair) throw new TemplateError(`values with names (${pair.key.slice(0, 100)}=…) are not supported`);
 }
 
 const isMustache = (node: hbs.AST.Node): node is hbs.AST.MustacheStatement => node.type === 'MustacheStatement';
@@ -174,7 +174,7 @@ interface Token {
   readonly text: string;
 }
 
-/** Parses the content of backticks: comparisons, and, or, not, parentheses. Throws `FaultyTemplate`. */
+/** Parses the content of backticks: comparisons, and, or, not, parentheses. Throws `TemplateError`. */
 function parseBacktick(source: string, readPath: ReadPath): Expression {
   const tokens = createTokens(source, readPath);
   const whole = either(tokens, 0);
@@ -198,7 +198,7 @@ function createTokens(source: string, readPath: ReadPath) {
     pass() {
       at++;
     },
-    fault: () => new FaultyTemplate(`\`${source.slice(0, 100)}\` cannot be read`),
+    fault: () => new TemplateError(`\`${source.slice(0, 100)}\` cannot be read`),
     readPath,
   };
 }
@@ -219,7 +219,7 @@ function chain(tokens: Tokens, depth: number, next: Parse, wanted: (found: Opera
 }
 
 function negated(tokens: Tokens, depth: number): Expression {
-  if (depth > DEEPEST_BACKTICK) throw new FaultyTemplate('an expression is nested too deeply');
+  if (depth > DEEPEST_BACKTICK) throw new TemplateError('an expression is nested too deeply');
   const token = tokens.peek();
   if (token?.kind === 'word' && token.text.toLowerCase() === 'not') {
     tokens.pass();
@@ -270,7 +270,7 @@ function toTokens(source: string): Token[] {
     else if (number !== undefined) tokens.push({ kind: 'number', text: number });
     else if (word !== undefined) tokens.push({ kind: 'word', text: word });
     else
-      throw new FaultyTemplate(
+      throw new TemplateError(
         `\`${source.slice(0, 100)}\` cannot be read at "${trimmed.slice(from, from + 20).trim()}"`,
       );
   }

@@ -1,5 +1,5 @@
-import type { SlicedWork } from '../../../base/turns.ts';
-import { FaultyTemplate } from '../../faults.ts';
+import type { SlicedWork } from '../../../base/concurrency.ts';
+import { TemplateError } from '../../template-errors.ts';
 import { helperOf, parseCall, type TagCall, toCall } from './call.ts';
 import type { Branch, Expression, Loop, TemplateBody, TemplateNode } from './program.ts';
 import type { StepBudget } from './run.ts';
@@ -13,7 +13,7 @@ const SLICE = 500;
 const SLICE_STEPS = 1000;
 
 /**
- * Parses a template in steps of about a millisecond. Throws `FaultyTemplate` with the line number. A parsed template
+ * Parses a template in steps of about a millisecond. Throws `TemplateError` with the line number. A parsed template
  * can be run with any variables: it can then only become too long or exceed the budget.
  */
 export function* readingTemplate(source: string, budget: StepBudget): SlicedWork<TemplateBody> {
@@ -24,8 +24,8 @@ export function* readingTemplate(source: string, budget: StepBudget): SlicedWork
       last = tag;
     });
   } catch (error) {
-    throw error instanceof FaultyTemplate && last
-      ? new FaultyTemplate(`line ${source.slice(0, last.at).split('\n').length}: ${error.message}`)
+    throw error instanceof TemplateError && last
+      ? new TemplateError(`line ${source.slice(0, last.at).split('\n').length}: ${error.message}`)
       : error;
   }
 }
@@ -55,7 +55,7 @@ function* readingPieces(
     }
   }
   const left = open.at(-1);
-  if (left) throw new FaultyTemplate(`the block {{#${left.name.slice(0, 100)}}} is not closed`);
+  if (left) throw new TemplateError(`the block {{#${left.name.slice(0, 100)}}} is not closed`);
   return root;
 }
 
@@ -93,7 +93,7 @@ function take(tag: Tag, body: TemplateNode[], open: Block[], read: Read): Templa
       return begin(tag.inside, tag.kind === 'inverse', false, body, open, read);
     case 'else': {
       const block = open.at(-1);
-      if (!block) throw new FaultyTemplate('an {{else}} belongs to no block');
+      if (!block) throw new TemplateError('an {{else}} belongs to no block');
       if (tag.inside === '') return block.toElse();
       const call = read(tag.inside);
       return block.toBranch(call) ?? begin(tag.inside, false, true, block.toElse(), open, read);
@@ -113,7 +113,7 @@ function begin(
   open: Block[],
   read: Read,
 ): TemplateNode[] {
-  if (open.length >= DEEPEST) throw new FaultyTemplate(`blocks are nested more than ${DEEPEST} deep`);
+  if (open.length >= DEEPEST) throw new TemplateError(`blocks are nested more than ${DEEPEST} deep`);
   const names = (NAMES.exec(inside)?.[1] ?? '').split(/\s+/).filter((name) => name !== '');
   const block = createBlock(read(inside.replace(NAMES, '')), { names, inverse, chained, outside: body });
   open.push(block);
@@ -127,9 +127,9 @@ function end(name: string, open: Block[]): TemplateNode[] {
     block.outside.push(block.finish());
     block = open.pop();
   }
-  if (!block) throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} closes no block`);
+  if (!block) throw new TemplateError(`{{/${name.slice(0, 100)}}} closes no block`);
   if (block.name !== name)
-    throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} does not close {{#${block.name.slice(0, 100)}}}`);
+    throw new TemplateError(`{{/${name.slice(0, 100)}}} does not close {{#${block.name.slice(0, 100)}}}`);
   block.outside.push(block.finish());
   return block.outside;
 }
@@ -152,7 +152,7 @@ function createBlock(call: TagCall, opened: Opened) {
   const { body, otherwise, add, finish } = branchesOf(call, opened);
   let hasElse = false;
   const refuseSecond = () => {
-    if (hasElse) throw new FaultyTemplate(`{{#${name.slice(0, 100)}}} has an {{else}} already`);
+    if (hasElse) throw new TemplateError(`{{#${name.slice(0, 100)}}} has an {{else}} already`);
   };
   return {
     ...opened,
@@ -184,17 +184,17 @@ interface Branches {
   finish(): TemplateNode;
 }
 
-/** Throws `FaultyTemplate` if there is no such block helper. */
+/** Throws `TemplateError` if there is no such block helper. */
 function branchesOf(call: TagCall, opened: Opened): Branches {
   const { name } = call;
   if (name === 'if' || name === 'unless') return choiceOf(call, opened);
   if (name === 'each' || name === 'with') return loopOf(name, only(call), opened);
-  if (call.params.length > 0) throw new FaultyTemplate(`there is no block helper "${name.slice(0, 100)}"`);
+  if (call.params.length > 0) throw new TemplateError(`there is no block helper "${name.slice(0, 100)}"`);
   return loopOf('section', call.target, opened);
 }
 
 function only({ name, params: [value, ...others] }: TagCall): Expression {
-  if (!value || others.length > 0) throw new FaultyTemplate(`{{#${name}}} takes one value`);
+  if (!value || others.length > 0) throw new TemplateError(`{{#${name}}} takes one value`);
   return value;
 }
 
@@ -235,9 +235,9 @@ interface Tag {
 /** Maximum characters of a tag; the longest content is a URL. */
 const LONGEST_TAG = 2048;
 /** Including escaped tags. */
-const MOST_TAGS = 50_000;
+const MAX_TAGS = 50_000;
 
-/** Splits a template into pieces, in one pass. Throws `FaultyTemplate` for unclosed tags and unsupported syntax. */
+/** Splits a template into pieces, in one pass. Throws `TemplateError` for unclosed tags and unsupported syntax. */
 function* splittingTags(source: string): SlicedWork<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
@@ -250,7 +250,7 @@ function* splittingTags(source: string): SlicedWork<Piece[]> {
     texts = [];
   };
   for (let open = source.indexOf('{{'); open >= 0; open = source.indexOf('{{', open)) {
-    if (++tags > MOST_TAGS) throw new FaultyTemplate(`it has more than ${MOST_TAGS} tags`);
+    if (++tags > MAX_TAGS) throw new TemplateError(`it has more than ${MAX_TAGS} tags`);
     if (tags % SLICE === 0) yield;
     const escaped = open > done && source[open - 1] === '\\';
     const doubled = escaped && open - 1 > done && source[open - 2] === '\\';
@@ -275,10 +275,10 @@ function readTag(source: string, at: number): { readonly tag: Tag; readonly end:
   if (source[from] === '!') return readComment(source, at, from, before);
   const triple = source[from] === '{';
   if (triple) from++;
-  if (triple && source[from] === '{') throw new FaultyTemplate('raw blocks ({{{{…}}}}) are not supported');
+  if (triple && source[from] === '{') throw new TemplateError('raw blocks ({{{{…}}}}) are not supported');
   const close = endOf(source, from, triple);
   if (close === undefined)
-    throw new FaultyTemplate(
+    throw new TemplateError(
       `the tag ${source.slice(at, at + 40)} is not closed, or longer than ${LONGEST_TAG} characters`,
     );
   const behind = source[close.at] === '~' || (triple && source[close.at + 1] === '~');
@@ -293,8 +293,8 @@ function readTag(source: string, at: number): { readonly tag: Tag; readonly end:
 
 function signOf(content: string): '#' | '/' | '^' | undefined {
   const sign = content[0];
-  if (sign === '>' || /^#\s*>/.test(content)) throw new FaultyTemplate('partials ({{> …}}) are not supported');
-  if (sign === '*' || /^#\s*\*/.test(content)) throw new FaultyTemplate('decorators ({{* …}}) are not supported');
+  if (sign === '>' || /^#\s*>/.test(content)) throw new TemplateError('partials ({{> …}}) are not supported');
+  if (sign === '*' || /^#\s*\*/.test(content)) throw new TemplateError('decorators ({{* …}}) are not supported');
   return sign === '#' || sign === '/' || sign === '^' ? sign : undefined;
 }
 
@@ -316,7 +316,7 @@ function readComment(
   const mark = source.startsWith('!--', from) ? /--(~)?\}\}/g : /(~)?\}\}/g;
   mark.lastIndex = from + 1;
   const found = mark.exec(source);
-  if (!found) throw new FaultyTemplate('a comment is not closed');
+  if (!found) throw new TemplateError('a comment is not closed');
   return {
     tag: { kind: 'comment', inside: '', escaped: false, trims: { before, behind: found[1] === '~' }, at },
     end: mark.lastIndex,

@@ -57,7 +57,7 @@ export interface Loop {
 }
 
 /** What helpers can use besides their arguments. */
-export interface Surroundings {
+export interface HelperContext {
   readonly now: Date;
   /** Returns the unsubscribe link, which leads on to the URL if given; only set when a message is really sent. */
   readonly onUnsub?: ((url: string) => string) | undefined;
@@ -67,7 +67,7 @@ export interface Surroundings {
 export interface Helper {
   readonly fewest: number;
   readonly most: number;
-  run(values: readonly Maybe[], surroundings: Surroundings): Maybe;
+  run(values: readonly Maybe[], surroundings: HelperContext): Maybe;
 }
 
 /** The default format of `date` (documented). */

@@ -1,7 +1,7 @@
+import type { SlicedWork } from '../../../base/concurrency.ts';
 import { frozen } from '../../../base/frozen.ts';
 import { escapeHtml } from '../../../base/html.ts';
-import type { SlicedWork } from '../../../base/turns.ts';
-import { FaultyTemplate, TooLong } from '../../faults.ts';
+import { RenderedTooLong, TemplateError } from '../../template-errors.ts';
 import {
   isList,
   isOrdered,
@@ -15,15 +15,15 @@ import {
 } from '../values.ts';
 import type {
   Expression,
+  HelperContext,
   Loop,
   Operator,
   PathExpression,
-  Surroundings,
   TemplateBody,
   TemplateNode,
 } from './program.ts';
 
-interface RunOptions extends Surroundings {
+interface RunOptions extends HelperContext {
   readonly variables: Variables;
   /** Whether values are escaped for HTML: `<` as `&lt;`. */
   readonly escapes: boolean;
@@ -45,8 +45,8 @@ interface Cursor {
 }
 
 /**
- * Runs a template in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` if it exceeds the budget.
- * Nested blocks are kept in a list instead of recursion, so that it can yield inside any of them.
+ * Runs a template in steps of about a millisecond. Throws `RenderedTooLong`, and `TemplateError` if it exceeds the
+ * budget. Nested blocks are kept in a list instead of recursion, so that it can yield inside any of them.
  */
 export function* runningTemplate(body: TemplateBody, options: RunOptions): SlicedWork<string> {
   const { budget, variables } = options;
@@ -79,7 +79,7 @@ function createOutput(options: RunOptions) {
   let length = 0;
   const put = (part: string) => {
     length += part.length;
-    if (length > maxLength) throw new TooLong();
+    if (length > maxLength) throw new RenderedTooLong();
     parts.push(part);
     return undefined;
   };
@@ -270,18 +270,18 @@ export function toVariables(list: Iterable<{ readonly name: string; readonly con
 }
 
 /** Maximum work per message, for parsing and running its templates: about half a second at worst. */
-const MOST_STEPS = 1_000_000;
+const MAX_STEPS = 1_000_000;
 
 /** The remaining work. All texts of a message share it, so that many small ones cost no more than one large one. */
 export type StepBudget = ReturnType<typeof createStepBudget>;
 
-export function createStepBudget(steps = MOST_STEPS) {
+export function createStepBudget(steps = MAX_STEPS) {
   let spent = 0;
   return frozen({
-    /** Throws `FaultyTemplate` if less is left. */
+    /** Throws `TemplateError` if less is left. */
     spend(asked: number) {
       spent += asked;
-      if (spent > steps) throw new FaultyTemplate(`it takes more than ${steps} steps`);
+      if (spent > steps) throw new TemplateError(`it takes more than ${steps} steps`);
     },
     /** Steps spent so far. */
     spent: (): number => spent,

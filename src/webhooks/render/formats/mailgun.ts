@@ -20,7 +20,7 @@ const OWN = pattern('i')`
 /** Header fields that are form fields already, in lower case, with the same value. */
 const TWICE: ReadonlySet<string> = new Set(['from', 'subject']);
 /** Django and PHP accept a thousand form fields. */
-const MOST_HEADER_FIELDS = 500;
+const MAX_HEADER_FIELDS = 500;
 
 /** Mailgun's route that forwards a parsed message. */
 export function mailgun(mail: ParsedMail): Written {
@@ -70,7 +70,7 @@ function formHeaders(fields: readonly HeaderField[], mail: ParsedMail): HeaderFi
       seen.add(field);
       return [{ name, value: values.get(field) ?? '' }];
     })
-    .slice(0, MOST_HEADER_FIELDS);
+    .slice(0, MAX_HEADER_FIELDS);
 }
 
 /** A field in UTF-8: encoded words are decoded, mailboxes one by one, because a name may hold a comma. */
