@@ -29,10 +29,10 @@ export function createMilter({ name, address, finds, hostname }: MilterSettings)
   return frozen({
     name,
     finds,
-    scan: (specimen, signal) =>
+    scan: (input, signal) =>
       withConnection(address, signal, async (connection) => {
         const filter = await negotiate(connection);
-        const word = await sendMessage(filter, specimen, hostname);
+        const word = await sendMessage(filter, input, hostname);
         await connection.write(packet('Q'));
         return toFinding(word, finds);
       }),
@@ -115,9 +115,9 @@ async function negotiate(connection: ScannerConnection): Promise<Filter> {
 }
 
 /** Sends the filter each step until it has decided. */
-async function sendMessage(filter: Filter, specimen: ScanInput, hostname: string): Promise<MilterVerdict> {
+async function sendMessage(filter: Filter, input: ScanInput, hostname: string): Promise<MilterVerdict> {
   const word: MilterVerdict = { verdict: 'accept', text: '', quarantined: false, unread: false, written: [] };
-  const { envelope, recipients, id } = specimen;
+  const { envelope, recipients, id } = input;
   const { helo, tls } = envelope.client;
   const say = (step: Step, data: Uint8Array, macros: Readonly<Record<string, string>> = {}) =>
     sendStep(filter, word, step, data, macros);
@@ -132,9 +132,9 @@ async function sendMessage(filter: Filter, specimen: ScanInput, hostname: string
   for (const recipient of recipients.map(toHeaderText))
     if (await isOver('R', strings(`<${recipient}>`), { '{rcpt_addr}': recipient })) return word;
   if (await isOver('T', NOTHING, { i: id })) return word;
-  const chunks = bytesOf(specimen.body);
+  const chunks = bytesOf(input.body);
   try {
-    await sendHeaderAndBody(filter, specimen.id, chunks, say);
+    await sendHeaderAndBody(filter, input.id, chunks, say);
   } finally {
     await chunks.return(undefined);
   }

@@ -19,7 +19,7 @@ export async function* probe(
   for (const scanner of scanners) {
     const began = clock.monotonic();
     try {
-      const asked = specimen(scanner, clock.now());
+      const asked = testInput(scanner, clock.now());
       const finding = await scanInTime(clock, timeoutMs, (late) => scanner.scan(asked, late));
       yield { scanner, found: isFound(finding), ms: Math.round(clock.monotonic() - began) };
     } catch (error) {
@@ -32,7 +32,7 @@ export async function* probe(
 
 const isFound = ({ spam, virus }: ScannerFinding): boolean => spam === 'spam' || virus === 'infected';
 
-function specimen({ finds }: Scanner, now: number): ScanInput {
+function testInput({ finds }: Scanner, now: number): ScanInput {
   const lines = [
     'From: Postern <postmaster@example.com>',
     'To: <postmaster@example.com>',

@@ -39,12 +39,12 @@ export function createRspamd({ url, hostname, spamAt, connections }: RspamdSetti
   return frozen({
     name: 'rspamd',
     finds: 'spam',
-    async scan(specimen, signal) {
+    async scan(input, signal) {
       const { statusCode, body } = await pool.request({
         method: 'POST',
         path: `${pathname.replace(/\/$/, '')}/checkv2`,
-        headers: { ...headersOf(specimen, hostname), 'content-length': String(sizeOf(specimen.body)) },
-        body: toRequestBody(specimen.body),
+        headers: { ...headersOf(input, hostname), 'content-length': String(sizeOf(input.body)) },
+        body: toRequestBody(input.body),
         signal,
       });
       const answer = await readAll(body);

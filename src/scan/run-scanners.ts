@@ -31,8 +31,8 @@ export function createScannerRunner({ timeoutMs }: { readonly timeoutMs: number 
     /** The names of scanners that do not answer. */
     away: (): readonly string[] => asked.filter(({ breaker }) => breaker.isAway()).map(({ scanner }) => scanner.name),
     /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
-    async scan(specimen: ScanInput): Promise<readonly ScanAttempt[] | undefined> {
-      const answers = await Promise.all(asked.map(({ ask }) => ask(specimen)));
+    async scan(input: ScanInput): Promise<readonly ScanAttempt[] | undefined> {
+      const answers = await Promise.all(asked.map(({ ask }) => ask(input)));
       return stopping.signal.aborted ? undefined : answers;
     },
     /** Ends all questions, and closes connections that are kept open. */
@@ -54,22 +54,22 @@ function createOneRunner(
   const seconds = metrics.histogram('postern_scan_seconds', { scanner: name });
   const count = (result: string) => metrics.counter('postern_scans_total', { scanner: name, result }).add();
 
-  function failed(specimen: ScanInput, error: unknown, hasGone: boolean): ScanAttempt {
+  function failed(input: ScanInput, error: unknown, hasGone: boolean): ScanAttempt {
     const reason = error instanceof Error ? error.message || error.name : String(error);
     count('error');
-    log.warn('scan.failed', { scanner: name, message: specimen.id, reason });
+    log.warn('scan.failed', { scanner: name, message: input.id, reason });
     if (hasGone) log.error('scanner.down', { scanner: name, reason });
     return { scanner, finding: undefined, reason: `${name} did not answer`, again: true };
   }
 
-  async function ask(specimen: ScanInput): Promise<ScanAttempt> {
+  async function ask(input: ScanInput): Promise<ScanAttempt> {
     const began = clock.monotonic();
     if (breaker.nextAsk(began) > began)
       return { scanner, finding: undefined, reason: `${name} did not answer`, again: true };
     const question = breaker.begin();
     try {
       const finding = await scanInTime(clock, timeoutMs, (late) =>
-        scanner.scan(specimen, AbortSignal.any([late, stopping])),
+        scanner.scan(input, AbortSignal.any([late, stopping])),
       );
       if (question.passed()) log.info('scanner.up', { scanner: name });
       seconds.observe((clock.monotonic() - began) / 1000);
@@ -81,7 +81,7 @@ function createOneRunner(
         question.passed();
         return { scanner, finding: undefined, reason: undefined, again: true };
       }
-      return failed(specimen, error, question.failed(clock.monotonic()));
+      return failed(input, error, question.failed(clock.monotonic()));
     }
   }
 

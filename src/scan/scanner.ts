@@ -38,7 +38,7 @@ export interface Scanner {
   readonly name: string;
   readonly finds: ThreatKind;
   /** Throws ScannerFault, or an error of the system, if it got no usable answer. `signal` ends it at the deadline. */
-  scan(specimen: ScanInput, signal: AbortSignal): Promise<ScannerFinding>;
+  scan(input: ScanInput, signal: AbortSignal): Promise<ScannerFinding>;
   /** Closes connections that are kept open. */
   stop(): Promise<void>;
 }

@@ -83,15 +83,15 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     return { at: clock.now() + Math.min(FIRST_RETRY * 2 ** count, LONGEST_RETRY, left) };
   }
 
-  async function scan(specimen: ScanInput, from: number): Promise<ScanOutcome> {
-    if (sizeOf(specimen.body) > settings.maxBytes) return keep(specimen, unscanned(TOO_LARGE));
+  async function scan(input: ScanInput, from: number): Promise<ScanOutcome> {
+    if (sizeOf(input.body) > settings.maxBytes) return keep(input, unscanned(TOO_LARGE));
     const wait = waitOf(from);
     if (wait > 0) return { at: clock.now() + wait };
-    if (places.full()) return keep(specimen, unscanned(TOO_BUSY));
-    const answers = await places.hold(() => runner.scan(specimen));
+    if (places.full()) return keep(input, unscanned(TOO_BUSY));
+    const answers = await places.hold(() => runner.scan(input));
     if (!answers) return { at: clock.now() };
-    if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(specimen.id, leftOf(from));
-    return keep(specimen, combineAnswers(answers));
+    if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(input.id, leftOf(from));
+    return keep(input, combineAnswers(answers));
   }
 
   async function keep({ id }: ScanInput, scan: Scan): Promise<ScanOutcome> {
@@ -101,17 +101,17 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
   }
 
   /** Begins a scan that continues when its delivery no longer waits for it. */
-  function begin(specimen: ScanInput, from: number): Promise<ScanOutcome> {
-    const begun = scan(specimen, from).finally(() => inFlight.delete(specimen.id));
+  function begin(input: ScanInput, from: number): Promise<ScanOutcome> {
+    const begun = scan(input, from).finally(() => inFlight.delete(input.id));
     begun.catch(() => {}); // the next delivery begins another one
-    inFlight.set(specimen.id, begun);
+    inFlight.set(input.id, begun);
     return begun;
   }
 
   /** Undefined if a scanner is away, or all are busy for longer than one message may take. */
-  async function askNow(specimen: ScanInput) {
+  async function askNow(input: ScanInput) {
     if (!(await places.free(settings.timeoutMs)) || runner.delay() > 0) return undefined;
-    return places.hold(() => runner.scan(specimen));
+    return places.hold(() => runner.scan(input));
   }
 
   /** When to retry a delivery whose message is being scanned. */
@@ -131,8 +131,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
      * Scans a message, or returns when to retry. `from`: since when its delivery waits. The scanners may still read the
      * body afterwards.
      */
-    async of(specimen: ScanInput, from: number): Promise<ScanOutcome> {
-      const scanned = inFlight.get(specimen.id) ?? begin(specimen, from);
+    async of(input: ScanInput, from: number): Promise<ScanOutcome> {
+      const scanned = inFlight.get(input.id) ?? begin(input, from);
       return (await withTimeout(clock, PATIENCE, scanned)) ?? { at: soon() };
     },
     /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
@@ -144,15 +144,15 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
       return places.full() ? 'all are busy' : undefined;
     },
     /** As `beforeAcceptance`, but without refusing: undefined if a scanner is away, or all are busy. */
-    async now(specimen: ScanInput): Promise<Scan | undefined> {
-      if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
-      const answers = await askNow(specimen);
+    async now(input: ScanInput): Promise<Scan | undefined> {
+      if (sizeOf(input.body) > settings.maxBytes) return unscanned(TOO_LARGE);
+      const answers = await askNow(input);
       return !answers || answers.some(({ again }) => again) ? undefined : combineAnswers(answers);
     },
     /** Scans a message before it is accepted. */
-    async beforeAcceptance(specimen: ScanInput): Promise<PreAcceptanceResult> {
-      if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
-      const answers = await askNow(specimen);
+    async beforeAcceptance(input: ScanInput): Promise<PreAcceptanceResult> {
+      if (sizeOf(input.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
+      const answers = await askNow(input);
       if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
       const later = !answers || answers.some(({ again, finding }) => again || finding?.defers);
       return later ? { refused: 'unscanned' } : { scan: combineAnswers(answers) };

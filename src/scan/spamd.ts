@@ -24,8 +24,7 @@ export function createSpamd({ address, spamAt }: SpamdSettings): Scanner {
   return frozen({
     name: 'spamd',
     finds: 'spam',
-    scan: async (specimen, signal) =>
-      toFinding((await exchange(address, signal, request(specimen))).toString(), spamAt),
+    scan: async (input, signal) => toFinding((await exchange(address, signal, request(input))).toString(), spamAt),
     async stop() {},
   });
 }

@@ -139,8 +139,8 @@ export function createPreparation(deps: PreparationDeps) {
       const { message, body } = found;
       if (!scanning || message.scan) return { delivery, message, body };
       const { id, envelope, trace } = message;
-      const specimen = { id, envelope, trace, recipients: [delivery.recipient], body };
-      const { scan, at } = await scanning.of(specimen, budgetFrom);
+      const input = { id, envelope, trace, recipients: [delivery.recipient], body };
+      const { scan, at } = await scanning.of(input, budgetFrom);
       if (scan) return { delivery, message: { ...message, scan }, body };
       return { none: 'later', at };
     },
