@@ -473,6 +473,34 @@ if (program !== undefined)
       }
     });
 
+    it('shows a mail that arrived after the list was read and before the live feed was open', async () => {
+      const page = await startConsolePage(program);
+      try {
+        await page.browser.runFirst(`
+          const Source = EventSource;
+          window.EventSource = class {
+            constructor(url) { window.openFeed = () => { window.openFeed = undefined; this.real = Object.assign(new Source(url), { onopen: () => this.onopen() }); }; }
+            addEventListener() {}
+            close() { this.real?.close(); }
+          };`);
+        await page.open('/mail');
+        await page.shows('No messages yet');
+        const session = await openSession(page.running.smtp);
+        await session.say('EHLO client.example.org');
+        await session.say('MAIL FROM:<bob@sender.test>');
+        await session.say('RCPT TO:<box-1@in.test>');
+        await session.say('DATA');
+        await session.data(message('In between'));
+        session.close();
+        await until('the history', async () => (await page.running.api('/inbound/search', {})).mails.length > 0);
+        expect(await page.text()).not.to.contain('In between');
+        await page.browser.evaluate('openFeed()');
+        await page.shows('In between');
+      } finally {
+        await page.stop();
+      }
+    });
+
     it('links from a refused mailbox, in the session of a mail, to the remedy', async () => {
       const page = await startConsolePage(program);
       try {

@@ -24,6 +24,8 @@ export interface Browser {
   click(x: number, y: number): Promise<void>;
   /** The clock of the pages that are opened from now on is this much ahead, in UTC. */
   setAhead(ms: number): Promise<void>;
+  /** Runs a script before those of the pages that are opened from now on. */
+  runFirst(script: string): Promise<void>;
   /** Every answer comes this much later, and nothing is kept from one page to the next. */
   slowDown(latency: number): Promise<void>;
   /** Asks for a URL in another tab, as long as `until` takes. */
@@ -129,6 +131,9 @@ export async function startBrowser(program: string): Promise<Browser> {
   await session.send('Emulation.setFocusEmulationEnabled', { enabled: true });
   const resize = (width: number, height: number) =>
     session.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 500 });
+  const runFirst = async (source: string) => {
+    await session.send('Page.addScriptToEvaluateOnNewDocument', { source });
+  };
   return {
     resize,
     async open(url, width, height) {
@@ -169,13 +174,12 @@ export async function startBrowser(program: string): Promise<Browser> {
     },
     async setAhead(ms) {
       await session.send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' });
-      await session.send('Page.addScriptToEvaluateOnNewDocument', {
-        source: `window.Date = class extends Date {
-          constructor(...given) { if (given.length === 0) super(window.Date.now()); else super(...given); }
-          static now() { return super.now() + ${ms}; }
-        };`,
-      });
+      await runFirst(`window.Date = class extends Date {
+        constructor(...given) { if (given.length === 0) super(window.Date.now()); else super(...given); }
+        static now() { return super.now() + ${ms}; }
+      };`);
     },
+    runFirst,
     async slowDown(latency) {
       await session.send('Network.enable');
       await session.send('Network.setCacheDisabled', { cacheDisabled: latency > 0 });

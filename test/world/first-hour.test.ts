@@ -329,7 +329,7 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
       expect(code).to.equal(0);
       const ok = (check: string) => found.find((each) => each.check === check && each.verdict === 'ok')?.seen;
       for (const address of [v4('host'), v6('host')])
-        expect(ok(`inbound port 25 at ${address}`)).to.contain('a firewall in front of it is not');
+        expect(ok(`inbound port 25 at ${address}`)).to.contain('not through a firewall in front of it');
       expect(ok('outbound port 25')).to.contain('mx.there.example answered: 220');
       expect(ok('public URL')).to.contain(`reaches this daemon (${v4('host')}, ${v6('host')})`);
     });

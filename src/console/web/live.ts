@@ -49,8 +49,6 @@ function connect(accountId: string | undefined): () => void {
   let source: EventSource | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let wait = FIRST_WAIT;
-  /** Whether events may have been missed before this connection. */
-  let again = false;
   const about = accountId === undefined ? '' : `&account=${encodeURIComponent(accountId)}`;
 
   const tellAll = (tell: (listener: Listener) => void) => {
@@ -61,11 +59,11 @@ function connect(accountId: string | undefined): () => void {
     source.onopen = () => {
       live.value = { state: 'on' };
       wait = FIRST_WAIT;
-      if (again) tellAll((one) => one.reset());
+      // Lists that were read before may lack what happened since.
+      tellAll((one) => one.reset());
     };
     source.onerror = () => {
       source?.close();
-      again = true;
       live.value = { state: 'lost', at: Date.now() + wait };
       timer = setTimeout(open, wait);
       wait = Math.min(wait * 2, LONGEST_WAIT);
