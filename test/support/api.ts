@@ -6,21 +6,17 @@ import type { Log } from '../../src/base/log.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import { createRecentLog } from '../../src/base/recent-log.ts';
+import { createInbound } from '../../src/composition/parts.ts';
+import { loadSettings } from '../../src/config.ts';
 import { type ConsoleSettings, createConsole } from '../../src/console/console.ts';
 import { hostAnswers } from '../../src/console/host/index.ts';
 import { createHostParts } from '../../src/console/host/parts.ts';
 import type { DnsAnswer, DnsBudget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createCounterRemoval } from '../../src/events/counter-removal.ts';
 import { createLists } from '../../src/events/lists.ts';
-import { createAcceptance } from '../../src/inbound/accept.ts';
-import { createBrake } from '../../src/inbound/brake.ts';
-import { createContentRouter } from '../../src/inbound/content-routing.ts';
-import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
-import { createRouting } from '../../src/inbound/routing.ts';
 import { createJournal } from '../../src/journal/journal.ts';
 import { watchQueue } from '../../src/journal/queue-watch.ts';
 import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
-import { createReservedNames, type OwnNames } from '../../src/mail/addresses/reserved-names.ts';
 import type { Scan } from '../../src/mail/scan.ts';
 import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
 import { createEndpointPauses } from '../../src/queue/endpoint-pauses.ts';
@@ -36,14 +32,13 @@ import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
 import { createSampleMail } from '../../src/webhooks/render/renderer.ts';
-import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import { afterFile } from './cleanup.ts';
 import { clockAt, createTestClock } from './clock.ts';
 
 import { putCounts } from './counts.ts';
 import { seedExports } from './exports.ts';
+import { createTestThreads } from './inspection.ts';
 import { seedIps } from './ips.ts';
-import { createTestJudging } from './judging.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
 import { createTestPulling, createTestTrials, createTestViews, type Tried } from './message-views.ts';
@@ -98,16 +93,24 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
   return limits as Record<LimitedKind, number>; // every kind was named
 }
 
-/** Nothing is delivered here, so nothing is behind. */
-const NO_PACING = { delay: () => undefined };
+/** The settings of inbound mail. Both accounts are there from the beginning; most tests are about a host with one. */
+const INBOUND = {
+  POSTERN_HOSTNAME: 'mx.postern.test',
+  POSTERN_PUBLIC_URL: 'https://app.postern.test',
+  POSTERN_OUTBOUND__RETURN_DOMAIN: 'bounces.mx.postern.test',
+  POSTERN_SENDERS__SPF_INCLUDE: 'spf.mx.postern.test',
+  POSTERN_INBOUND__OWNERSHIP: 'first',
+  POSTERN_INBOUND__REFRESH_MS: String(HOUR_MS * 1000),
+  POSTERN_INBOUND__LOOP_MESSAGES: '0',
+};
 
 /**
  * The API over HTTP with two accounts and the real store, routing, acceptance and queue; DNS and the endpoints are doubles.
  */
 export async function startApi(
   options: {
-    ownership?: OwnershipSettings['ownership'];
-    names?: Partial<OwnNames>;
+    /** Settings of inbound mail, as environment variables. */
+    env?: Readonly<Record<string, string>>;
     settings?: Partial<ApiSettings>;
     deps?: Partial<ApiDeps>;
     /** How the console is set, if there is one. */
@@ -164,16 +167,6 @@ export async function startApi(
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
   const exportsDir = join(await tempDir(), 'exports');
-  const names = createReservedNames({
-    hostname: 'mx.postern.test',
-    mxHosts: [],
-    returnDomain: 'bounces.mx.postern.test',
-    publicUrl: 'https://app.postern.test',
-    consoleUrls: [],
-    spfInclude: 'spf.mx.postern.test',
-    ...options.names,
-  });
-  const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, ids: createIds(clock), log });
   const ips: { provisioning: 'free' | 'off'; minReputation: number } = { provisioning: 'free', minReputation: 40 };
   const published: { account: string; event: UnsentEvent }[] = [];
   const outbox = {
@@ -188,19 +181,29 @@ export async function startApi(
   const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
   const keyUses = createKeyUses({ store, clock, log });
   const feedback = createTestTracking({ store, lists, outbox, clock, log });
-  // Both accounts are there from the beginning; most tests are about the way of a host with one.
-  const ownership = createOwnership(
-    { ownership: options.ownership ?? 'first' },
-    { store, routing, resolver, names, clock, log },
+  const { settings } = loadSettings(undefined, { ...INBOUND, ...options.env });
+  const tokenSecret = { read: async () => TOKEN_SECRET };
+  const inbound = createInbound(
+    settings,
+    { clock, ids, log, metrics: createPrometheus({ clock }, { ofProcess: false }), role: 'daemon', shown: [] },
+    {
+      store,
+      spool,
+      tokenSecret,
+      fresh: resolver,
+      threads: createTestThreads(),
+      notes: journal,
+      accepting: spool,
+    } as any,
   );
+  const { names, routing, ownership } = inbound;
   if (options.database && options.seeding !== false) await seed(real, clock, ids);
   await routing.start();
   const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
-  const signing = createSigningKeys({ store, clock, ids });
   const metrics = createPrometheus({ clock }, { ofProcess: false });
   const shared = {
     store,
-    tokenSecret: { read: async () => TOKEN_SECRET },
+    tokenSecret,
     spool,
     history: journal.history,
     notes: journal,
@@ -277,23 +280,10 @@ export async function startApi(
       routing,
       ownership,
       names,
-      acceptance: createAcceptance(
-        { hostname: 'mx.postern.test', holdLoops: false },
-        {
-          spool,
-          pacing: NO_PACING,
-          scanBefore: undefined,
-          contentRouter: createContentRouter({ inspector: createTestJudging(), scanNow: async () => undefined }),
-          brake: createBrake({ messages: 0, windowMs: 60_000 }, { clock, log, metrics: NO_METRICS }),
-          notes: journal,
-          clock,
-          ids,
-          metrics: NO_METRICS,
-        },
-      ),
+      acceptance: inbound.acceptance,
       scanning: undefined,
-      signingKeys: signing,
-      ...(await createTestPulling({ spool, dispatcher, signingKeys: signing, clock, log })),
+      signingKeys: inbound.signingKeys,
+      ...(await createTestPulling({ spool, dispatcher, signingKeys: inbound.signingKeys, clock, log })),
       lists,
       outbox: {
         forget: (account) => {

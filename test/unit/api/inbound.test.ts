@@ -211,20 +211,22 @@ describe('the Inbound group', () => {
   ];
   it('rejects a domain that is ours, a public suffix, or that of a provider of free mail', async () => {
     await world.stop();
-    const names = {
-      mxHosts: ['mx2.postern.test'],
-      returnDomain: 'zurück.postern.test',
-      consoleUrls: ['https://console.example.org', 'https://mail-view.example.net:8443'],
-      spfInclude: 'include.example.org',
-    };
-    world = await startApi({ names });
+    world = await startApi({
+      env: {
+        POSTERN_INBOUND__MX_HOSTS: 'mx2.postern.test',
+        POSTERN_OUTBOUND__RETURN_DOMAIN: 'zurück.postern.test',
+        POSTERN_CONSOLE__URL: 'https://console.example.org',
+        POSTERN_CONSOLE__MAIL_ORIGIN: 'https://mail-view.example.net:8443',
+        POSTERN_SENDERS__SPF_INCLUDE: 'include.example.org',
+      },
+    });
     for (const [domain, why] of reserved) await answers('add-domain', { domain }, 422, invalid({ domain: why }));
     expect(await world.store.inboundDomains.many({})).to.have.length(1);
   });
 
   it('accepts a domain like those if no other account has it', async () => {
     await world.stop();
-    world = await startApi({ names: { spfInclude: 'include.example.org' } });
+    world = await startApi({ env: { POSTERN_SENDERS__SPF_INCLUDE: 'include.example.org' } });
     for (const domain of [
       'postern.test',
       'xmx.postern.test',

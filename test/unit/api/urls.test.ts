@@ -43,8 +43,12 @@ describe('a tracking domain', () => {
 
   it('cannot be a name of the operator: not its hosts, nor those of the console and displayed mail', async () => {
     await world.stop();
-    const consoleUrls = ['https://console.example.com', 'https://view.example.net'];
-    world = await startApi({ names: { consoleUrls } });
+    world = await startApi({
+      env: {
+        POSTERN_CONSOLE__URL: 'https://console.example.com',
+        POSTERN_CONSOLE__MAIL_ORIGIN: 'https://view.example.net',
+      },
+    });
     for (const domain of ['console.example.com', 'View.example.net', 'mx.postern.test', 'app.postern.test']) {
       const { status, body } = await world.call('/urls/add-tracking-domain', { domain });
       expect([status, body.name], domain).to.deep.equal([422, 'ValidationError']);
