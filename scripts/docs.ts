@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { OPERATIONS } from '../src/api/operations/index.ts';
 import { DEFAULTS_FILE } from '../src/config.ts';
@@ -18,9 +19,15 @@ for (const operation of OPERATIONS) {
   await world.stop();
 }
 await cleanUpFile();
-await writeFile(new URL('../src/api/docs/examples.json', import.meta.url), JSON.stringify(answers, null, 1) + '\n');
+const examples = new URL('../src/api/docs/examples.json', import.meta.url);
+const recorded = JSON.stringify(answers, null, 1) + '\n';
+if (recorded !== (await readFile(examples, 'utf8'))) {
+  await writeFile(examples, recorded);
+  // The reference has read the earlier answers.
+  execFileSync(process.execPath, [import.meta.filename], { stdio: 'inherit' });
+  process.exit();
+}
 
-// These read the answers.
 const { toOpenApi } = await import('../src/api/docs/openapi.ts');
 const { toMarkdown } = await import('../src/api/docs/reference.ts');
 const docs = new URL('../docs/', import.meta.url);
