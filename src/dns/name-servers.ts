@@ -4,10 +4,10 @@ import type { Ids } from '../base/ids.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isAllowedAddress, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
-import { createDnsBudget } from './budget.ts';
 import { DIRECT_CODEC, gaveNoAnswer, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
 import {
+  createDnsBudget,
   type DnsAnswer,
   type DnsBudget,
   type MxRecord,

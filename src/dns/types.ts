@@ -1,4 +1,6 @@
 import { domainToASCII } from 'node:url';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 
 export type RecordType = 'A' | 'AAAA' | 'MX' | 'TXT' | 'CNAME' | 'PTR' | 'NS';
 
@@ -24,6 +26,19 @@ export interface DnsBudget {
   take(): boolean;
   /** Milliseconds left for all questions. */
   left(): number;
+}
+
+/**
+ * Creates a DNS budget: at most `questions` queries, all within `ms` milliseconds from now. Queries answered from the
+ * cache count too, so that the result does not depend on earlier lookups.
+ */
+export function createDnsBudget(questions: number, ms: number, clock: Clock): DnsBudget {
+  const end = clock.monotonic() + ms;
+  let asked = 0;
+  return frozen({
+    take: () => asked < questions && ++asked > 0,
+    left: () => Math.max(0, end - clock.monotonic()),
+  });
 }
 
 /**

@@ -6,8 +6,7 @@ import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { namesOf } from '../../base/tables.ts';
-import { createDnsBudget } from '../../dns/budget.ts';
-import type { DnsBudget, Resolver } from '../../dns/types.ts';
+import { createDnsBudget, type DnsBudget, type Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/addresses/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/addresses/envelope.ts';
 import {

@@ -1,8 +1,7 @@
 import { createExpiringCache, type ExpiringCache } from '../../base/cache.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createDnsBudget } from '../../dns/budget.ts';
-import type { DnsAnswer, DnsBudget, MxRecord, Resolver } from '../../dns/types.ts';
+import { createDnsBudget, type DnsAnswer, type DnsBudget, type MxRecord, type Resolver } from '../../dns/types.ts';
 
 // DNS lookups for verdicts: with the interface that mailauth expects, within a budget, and cached for as long as the
 // answers are valid.
