@@ -98,6 +98,17 @@ if (program !== undefined)
         await until('the second name server', async () => /OK\s+ns2\.host\.test/.test(await page.text()));
       });
 
+      it('opens a dialog at once, so that the next key or click reaches it', async () => {
+        await page.open('/domains');
+        const isOpen = await page.browser.evaluate(`(async () => {
+          [...document.querySelectorAll('button')].find((one) => one.innerText.trim() === 'Add a domain\u2026').click();
+          await new Promise((resolve) => setTimeout(resolve));
+          return document.querySelector('dialog[open]') !== null;
+        })()`);
+        expect(isOpen).to.equal(true);
+        await page.browser.press('Escape');
+      });
+
       it('shows the error of the API beside the field', async () => {
         await page.open('/domains');
         await page.press('Add a domain\u2026');

@@ -146,13 +146,20 @@ export async function startBrowser(program: string): Promise<Browser> {
       await session.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
     },
     async evaluate(expression) {
-      const { result, exceptionDetails } = await session.send('Runtime.evaluate', {
-        expression,
-        returnByValue: true,
-        awaitPromise: true,
-      });
-      if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
-      return result.value;
+      for (;;) {
+        try {
+          const { result, exceptionDetails } = await session.send('Runtime.evaluate', {
+            expression,
+            returnByValue: true,
+            awaitPromise: true,
+          });
+          if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
+          return result.value;
+        } catch (error) {
+          // A link or a form replaced the page meanwhile: the question is for the page that came.
+          if (!String(error).includes('Inspected target navigated')) throw error;
+        }
+      }
     },
     async press(key) {
       const text = key === 'Enter' ? '\r' : key.length === 1 ? key : undefined;

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
 import { messageOf } from '../session.ts';
@@ -279,14 +279,15 @@ export function Dialog({
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // It opens in the frame in which it was asked for, so that the next key or click reaches it.
+  useLayoutEffect(() => {
     dialogs.value = [...dialogs.peek(), id];
     return () => {
       dialogs.value = dialogs.peek().filter((one) => one !== id);
     };
   }, []);
   const isShown = dialogs.value.at(-1) === id;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = dialog.current;
     if (isShown && element?.open === false) element.showModal();
     else if (!isShown && element?.open) element.close();
