@@ -50,7 +50,7 @@ interface ListenerParts {
   readonly submission: {
     places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Place[] }[];
   };
-  readonly api: Pick<Api, 'address' | 'places' | 'connections'>;
+  readonly api: Pick<Api, 'address' | 'tlsAddresses' | 'connections'>;
   readonly metrics: Figures;
   readonly certificates: Pick<OwnTls, 'pem' | 'web'>;
 }
@@ -69,7 +69,7 @@ export function listenerViews(parts: ListenerParts): ListenerView[] {
       return all.filter(([labels]) => labels['listener'] === name).reduce((sum, [, count]) => sum + count, 0);
     },
   });
-  const { https } = api.places();
+  const { https } = api.tlsAddresses();
   const web = (name: 'http' | 'https', places: readonly { host: string; port: number }[]): ListenerView => ({
     name,
     tls: name === 'https' ? 'implicit' : 'none',

@@ -44,7 +44,7 @@ export function bindBulk(
 
   return {
     change(action: BulkAction, which: MailSelection, { begin, ...terms }: Terms) {
-      const ask = <T>(question: () => Promise<T>) => (which.filter ? history.ask(question) : question());
+      const ask = <T>(query: () => Promise<T>) => (which.filter ? history.ask(query) : query());
       return runBulkChange(
         {
           owner: account,

@@ -9,14 +9,14 @@ import type { Deps } from './account.ts';
 // An account's view of the history of this host.
 
 /** Concurrent queries of the journal: its thread also writes, and one account must not crowd out others. */
-const QUESTIONS = { all: 20, each: 4 };
+const MAX_QUERIES = { all: 20, each: 4 };
 /** Seconds after which a client may ask again. */
 const RETRY_S = 1;
 /** The interval between checks whether a job may run its query. */
 const WAIT_MS = 100;
 
 /** Counts the concurrent queries of all accounts. */
-export const createQuestions = (): Shares => createShares(QUESTIONS);
+export const createQueryShares = (): Shares => createShares(MAX_QUERIES);
 
 const INBOUND = kindsOf('route');
 const CONVERSATIONS = kindsOf('route', 'sender');
@@ -24,15 +24,15 @@ const CONVERSATIONS = kindsOf('route', 'sender');
 /**
  * The inbound mail of one account, its conversations, and its refusals. Throws RequestLimitExceeded and `JournalAway`.
  */
-export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, questions: Shares, account: string) {
+export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, shares: Shares, account: string) {
   const mine = (filter: MailFilter): MailFilter => ({ ...filter, account, kinds: INBOUND });
 
-  async function ask<T>(question: () => Promise<T>): Promise<T> {
-    if (questions.take(account, 1) !== 'taken') throw tooMany(RETRY_S);
+  async function ask<T>(query: () => Promise<T>): Promise<T> {
+    if (shares.take(account, 1) !== 'taken') throw tooMany(RETRY_S);
     try {
-      return await question();
+      return await query();
     } finally {
-      questions.give(account, 1);
+      shares.give(account, 1);
     }
   }
 
@@ -63,8 +63,8 @@ export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, quest
     async *idsInTurn(filter: MailFilter): AsyncGenerator<readonly string[]> {
       const pages = history.ids(mine(filter))[Symbol.asyncIterator]();
       for (;;) {
-        while (questions.take(account, 1) !== 'taken') await new Promise<void>((wake) => clock.after(WAIT_MS, wake));
-        const { done, value } = await pages.next().finally(() => questions.give(account, 1));
+        while (shares.take(account, 1) !== 'taken') await new Promise<void>((wake) => clock.after(WAIT_MS, wake));
+        const { done, value } = await pages.next().finally(() => shares.give(account, 1));
         if (done) return;
         yield value;
       }

@@ -36,7 +36,7 @@ import type { Tapping } from '../../webhooks/tapping.ts';
 import type { Trials } from '../../webhooks/trials.ts';
 import { invalid, orRefuse, refusal } from '../errors.ts';
 import { bindBulk } from './account-bulk.ts';
-import { bindActions, bindHistory, createQuestions } from './account-history.ts';
+import { bindActions, bindHistory, createQueryShares } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindPulling, createWaits } from './account-pulling.ts';
 import { bindEndpoints, bindMessages, bindQueue, bindWebhooks, type QueuedMail } from './account-queue.ts';
@@ -127,7 +127,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const { store, limits, clock, ids } = deps;
   const turns = createKeyedMutex('run');
   const waits = createWaits();
-  const questions = createQuestions();
+  const queryShares = createQueryShares();
   const never = new AbortController().signal;
   const now = () => new Date(clock.now());
   const newToken = () => ids.key();
@@ -194,7 +194,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     }
     /** Its inbound mail and refusals in the history of this host. */
     get history() {
-      return bindHistory(deps, questions, this.account.id);
+      return bindHistory(deps, queryShares, this.account.id);
     }
     /** Its log of actions. */
     get actions() {

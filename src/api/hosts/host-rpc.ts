@@ -4,9 +4,9 @@ import type { HostRow } from '../../store/rows/hosts.ts';
 import type { Refusal } from '../errors.ts';
 import { type PeerWire, readAtMost, toRefusal } from './peer-wire.ts';
 
-// Questions to a host of the store about all its accounts, for operators. Hosts and commands ask them.
+// Remote calls to a host of the store about all its accounts, for operators. Hosts and commands make them.
 
-/** A question, and its answer. */
+/** A remote call: its path, its parameters and its result. */
 export interface HostRpc<P extends object, A> {
   readonly path: `/${string}`;
   readonly params: z.ZodType<P>;
@@ -69,7 +69,7 @@ export function whyMissing(asked: Unanswered, unchanged: string, isAsked: boolea
   return asked.kind === 'refused' ? why : `${why}; ${unchanged}`;
 }
 
-/** How this host answers a question. */
+/** How this host answers a remote call. */
 export type RpcHandler = ReturnType<typeof rpcHandler>;
 
 export function rpcHandler<P extends object, A>(

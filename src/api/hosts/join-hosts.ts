@@ -29,8 +29,8 @@ export function localCursor(
 export function parseHostCursor(cursor: string): ReadonlyMap<string, number | null> {
   return new Map(
     cursor.split(',').map((one) => {
-      const [id = '', place = ''] = one.split(':');
-      return [id, place === '' ? null : Number(place)];
+      const [id = '', position = ''] = one.split(':');
+      return [id, position === '' ? null : Number(position)];
     }),
   );
 }
@@ -87,7 +87,7 @@ export function withoutDuplicates<R extends MailOfHost>(records: readonly R[]): 
   return records.filter((record) => !left.has(record));
 }
 
-/** The place after all records. */
+/** The position after all records. */
 const END = 1;
 
 /**
@@ -99,16 +99,16 @@ export async function joinPages<A extends Placed>(
   { before, limit, all = false }: Wanted,
   repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']> = () => new Set(),
 ): Promise<Page<A>> {
-  const places = typeof before === 'string' ? parseHostCursor(before) : new Map([[hosts.here.id, before]]);
+  const positions = typeof before === 'string' ? parseHostCursor(before) : new Map([[hosts.here.id, before]]);
   const isFirst = before === undefined;
-  const isIn = (host: AskedHost<A>) => isFirst || places.has(host.id);
+  const isIn = (host: AskedHost<A>) => isFirst || positions.has(host.id);
   const outside = hosts.others.filter((host) => !isIn(host));
   for (const host of outside) host.leaveOut();
-  const asked = [hosts.here, ...hosts.others].filter((host) => isIn(host) && (all || places.get(host.id) !== null));
+  const asked = [hosts.here, ...hosts.others].filter((host) => isIn(host) && (all || positions.get(host.id) !== null));
   const parts = new Map<string, A>();
   const ask = async (host: AskedHost<A>) => {
-    const place = places.get(host.id);
-    const part = await host.ask({ limit, before: place === null ? END : place });
+    const position = positions.get(host.id);
+    const part = await host.ask({ limit, before: position === null ? END : position });
     if (part) parts.set(host.id, part);
   };
   // This host refuses an invalid call.
@@ -118,17 +118,17 @@ export async function joinPages<A extends Placed>(
   const { records, left } = takeNewest(parts, limit, repeatedOf);
   const next = new Map<string, number | null>();
   for (const [id, part] of parts) next.set(id, left.get(id) ?? part.next);
-  const isEnd = [...next.values()].every((place) => place === null);
+  const isEnd = [...next.values()].every((position) => position === null);
   // Hosts without further records, and hosts that do not answer now but may do so for the next page.
-  if (!isFirst) for (const [id, place = null] of places) if (!next.has(id)) next.set(id, place);
+  if (!isFirst) for (const [id, position = null] of positions) if (!next.has(id)) next.set(id, position);
   const [only] = hosts.others.length === 0 && typeof before !== 'string' ? next.values() : [];
   return { records, next: isEnd ? null : (only ?? formatHostCursor(next)), parts: [...parts.values()] };
 }
 
-/** By id, so that the same places are the same cursor, whichever host responded first. */
-export const formatHostCursor = (places: ReadonlyMap<string, number | null>): string =>
-  [...places]
-    .map(([id, place]) => `${id}:${place ?? ''}`)
+/** By id, so that the same positions are the same cursor, whichever host responded first. */
+export const formatHostCursor = (positions: ReadonlyMap<string, number | null>): string =>
+  [...positions]
+    .map(([id, position]) => `${id}:${position ?? ''}`)
     .sort()
     .join(',');
 

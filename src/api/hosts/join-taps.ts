@@ -31,17 +31,17 @@ export async function tapAll(
   { now, gone }: Pick<Call<never>, 'now' | 'gone'>,
 ): Promise<JsonText> {
   const all = [here, ...others];
-  const places = new Map(typeof cursor === 'string' ? parseHostCursor(cursor) : []);
-  if (typeof cursor === 'number') places.set(here.id, cursor);
+  const positions = new Map(typeof cursor === 'string' ? parseHostCursor(cursor) : []);
+  if (typeof cursor === 'number') positions.set(here.id, cursor);
   let gap = false;
 
   /** Undefined if it has nothing new. */
   async function ask(host: AskedHost<JsonText>, wait: number): Promise<Tapped['rest'] | undefined> {
-    const text = await host.ask({ cursor: places.get(host.id) ?? undefined, wait });
+    const text = await host.ask({ cursor: positions.get(host.id) ?? undefined, wait });
     if (!text) return undefined;
     const answer = await toTapped(text);
     gap ||= answer.gap;
-    places.set(host.id, answer.cursor);
+    positions.set(host.id, answer.cursor);
     if (answer.rest.size > NO_MAIL.length) return answer.rest;
     answer.rest.content.destroy();
     return undefined;
@@ -49,7 +49,7 @@ export async function tapAll(
 
   function toText({ size, content }: Tapped['rest']): JsonText {
     const isAlone = others.length === 0 && typeof cursor !== 'string';
-    const next = isAlone ? (places.get(here.id) ?? 0) : formatHostCursor(places);
+    const next = isAlone ? (positions.get(here.id) ?? 0) : formatHostCursor(positions);
     const start = Buffer.from(`{"cursor":${JSON.stringify(next)},"gap":${gap},"messages":[`);
     return { size: start.length + size, content: join(start, content[Symbol.asyncIterator](), content) };
   }
@@ -57,10 +57,10 @@ export async function tapAll(
   const began = now().getTime();
   const end = began + waitS * 1000;
   // A host records mail of the route from its first call on, so that call finds nothing.
-  const added = all.filter(({ id }) => !places.has(id));
+  const added = all.filter(({ id }) => !positions.has(id));
   await Promise.all(added.map((host) => ask(host, 0)));
   // It may have accepted mail before it answered.
-  if (cursor !== undefined && added.some(({ id }) => places.has(id))) gap = true;
+  if (cursor !== undefined && added.some(({ id }) => positions.has(id))) gap = true;
   // So that a busy host does not delay mail of the others.
   const first = began % all.length;
   for (;;) {

@@ -46,7 +46,7 @@ interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly member: { id(): string; readonly incarnation: string };
   readonly operations: readonly Operation[];
   readonly partsOf: PartsOf;
-  /** Answers to questions about this host and all accounts. */
+  /** Answers to remote calls about this host and all accounts. */
   readonly answers: readonly RpcHandler[];
   /** Answers with a file of this host, by path. */
   readonly files: (ctx: Context, path: string) => Promise<void>;
@@ -183,7 +183,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
       });
     },
 
-    /** The other hosts, for questions about all their accounts. */
+    /** The other hosts, for remote calls about all their accounts. */
     others: async (): Promise<readonly OtherHost[]> => (await others()).map((row) => otherHost(row, wire)),
 
     /**

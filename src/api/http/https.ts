@@ -53,15 +53,15 @@ export function createHttpsListener({ secureListen, maxConnections }: SecureSett
     connectionLimits.addConnection(secure);
   }
 
-  const servers = secureListen.map((place) => {
+  const servers = secureListen.map((address) => {
     const server: Server = createServer({ noDelay: true }, accept);
     server.maxConnections = maxConnections + EXCESS_CONNECTIONS;
-    return { server, place };
+    return { server, address };
   });
 
   return frozen({
     async start(): Promise<void> {
-      for (const { server, place } of servers) await listenOn(server, place);
+      for (const { server, address } of servers) await listenOn(server, address);
     },
     addresses: () => servers.filter(({ server }) => server.listening).map(({ server }) => addressOf(server)),
     /** Stops accepting connections; the HTTP server closes open ones. */

@@ -22,7 +22,7 @@ const CHALLENGE = /^\/\.well-known\/acme-challenge\/([^/?#]+)$/;
 export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, clock, log }: RedirectDeps) {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const connectionLimits = createConnectionLimits(settings, { clientAddress, clock, log });
-  const servers = settings.redirectListen.map((place) => {
+  const servers = settings.redirectListen.map((address) => {
     const server = createBoundedServer(settings.maxConnections, (req, res) => {
       if (!connectionLimits.admitsRequest(req, res)) return;
       answer(req, res).catch((error: unknown) => {
@@ -31,7 +31,7 @@ export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, c
       });
     });
     server.on('connection', connectionLimits.addConnection);
-    return { server, place };
+    return { server, address };
   });
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
@@ -55,8 +55,8 @@ export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, c
 
   return frozen({
     async start(): Promise<void> {
-      for (const { server, place } of servers) {
-        await listenOn(server, place);
+      for (const { server, address } of servers) {
+        await listenOn(server, address);
         log.info('api.listening', { ...addressOf(server), serves: 'challenges and redirects' });
       }
     },

@@ -215,14 +215,14 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     /** The address without TLS. Throws before `start`. */
     address: () => addressOf(server),
     /** The addresses with TLS, and those for ACME challenges and redirects. */
-    places: () => ({ https: secure.addresses(), redirect: redirect.addresses() }),
+    tlsAddresses: () => ({ https: secure.addresses(), redirect: redirect.addresses() }),
     /** How many connections are open. */
     connections: (kind: keyof typeof open) => open[kind],
     async start() {
       await listenOn(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });
       await secure.start();
-      for (const place of secure.addresses()) deps.log.info('api.listening', { ...place, serves: 'https' });
+      for (const address of secure.addresses()) deps.log.info('api.listening', { ...address, serves: 'https' });
       await redirect.start();
     },
     async stop() {

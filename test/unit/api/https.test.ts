@@ -43,7 +43,7 @@ describe('HTTPS in this process', () => {
         },
       },
     });
-    const { https, redirect } = world.api.places();
+    const { https, redirect } = world.api.tlsAddresses();
     port = https[0]?.port ?? 0;
     plainPort = redirect[0]?.port ?? 0;
   }
@@ -152,7 +152,7 @@ describe('HTTPS in this process', () => {
     const [half, idle] = [await silent(), await secured(NAMES[0])];
     await world.api.stop();
     await until('the end of both', () => isOver(half) && (idle.destroyed || idle.readableEnded || idle.closed));
-    expect(world.api.places()).to.deep.equal({ https: [], redirect: [] });
+    expect(world.api.tlsAddresses()).to.deep.equal({ https: [], redirect: [] });
   });
 
   it('answers a challenge on every port, for a proxy in front that passes it on', async () => {
