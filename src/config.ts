@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname as machineName } from 'node:os';
 import { parse } from 'yaml';
+import { isObject } from './base/json.ts';
 import { withPort } from './base/networks.ts';
 import { parseAddress, toAsciiDomain } from './mail/addresses/address.ts';
 import { isConsoleUrl, type Settings, schema } from './settings.ts';
@@ -223,12 +224,10 @@ function grow(leaves: readonly (readonly [string, Leaf])[]): Tree {
 
 function child(at: Record<string, unknown>, name: string): Record<string, unknown> {
   const next = at[name];
-  if (isRecord(next)) return next;
+  if (isObject(next)) return next;
   const made: Record<string, unknown> = Object.create(null);
   at[name] = made;
   return made;
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-const isTree = (value: unknown): value is Tree => isRecord(value);
+const isTree = (value: unknown): value is Tree => isObject(value);

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { toTimestamp } from '../base/clock.ts';
+import { parseObject } from '../base/json.ts';
 import type { Daemon } from '../daemon.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
@@ -248,20 +249,16 @@ function toRules(call: Invocation): object {
   if (priority !== undefined && !/^-?\d{1,4}$/.test(priority))
     throw new UsageError('--priority must be a whole number');
   return {
-    when: when === undefined ? undefined : toStruct(when),
+    when: when === undefined ? undefined : toCondition(when),
     priority: priority === undefined ? undefined : Number(priority),
     tags: tags.length > 0 ? tags : undefined,
   };
 }
 
-function toStruct(text: string): object {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  } catch {
-    // Reported below, like a value of another type.
-  }
-  throw new UsageError(`--when must be a JSON object, such as {"dmarc":"fail"}; not "${text}"`);
+function toCondition(text: string): object {
+  const condition = parseObject(text);
+  if (!condition) throw new UsageError(`--when must be a JSON object, such as {"dmarc":"fail"}; not "${text}"`);
+  return condition;
 }
 
 function toCount(text: string): number {

@@ -1,4 +1,5 @@
 import { frozen } from '../base/frozen.ts';
+import { parseObject } from '../base/json.ts';
 import { readRecipient, toAsciiDomain } from './addresses/address.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isName, isScalar, type MergeValue, readMergeValue, textOfValue } from './merge/values.ts';
@@ -255,20 +256,14 @@ function readObjects<T>(
   return found;
 }
 
-function placeOf<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
+function placeOf<T>(
+  object: Readonly<Record<string, unknown>>,
+  { all, byRecipient }: Objects<T>,
+): Map<string, T> | undefined {
   if (!Object.hasOwn(object, RCPT)) return all;
-  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? readRecipient(object[RCPT])?.key : undefined;
+  const recipient = typeof object[RCPT] === 'string' ? readRecipient(object[RCPT])?.key : undefined;
   if (recipient === undefined) return undefined;
   const values = byRecipient.get(recipient) ?? new Map<string, T>();
   byRecipient.set(recipient, values);
   return values;
-}
-
-function parseObject(text: string): object | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,3 +1,4 @@
+import { isObject } from '../../base/json.ts';
 import { parseForm, UnreadableForm } from './forms.ts';
 import { type CleanValues, cleaned } from './parameters.ts';
 
@@ -30,10 +31,9 @@ const NOT_JSON = { fault: 'The body is not valid JSON' };
 /** The parameters in a parsed form (a Map) or JSON. */
 export function valuesOf(parsed: unknown, names: BodyFormat['names']): BodyValues {
   if (parsed instanceof Map) return cleaned(parsed);
-  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed))
-    return { fault: 'The body must be a JSON object that holds the parameters' };
+  if (!isObject(parsed)) return { fault: 'The body must be a JSON object that holds the parameters' };
   const found = (names ?? Object.keys(parsed)).filter((name) => Object.hasOwn(parsed, name));
-  return cleaned(new Map(found.map((name) => [name, Reflect.get(parsed, name)])));
+  return cleaned(new Map(found.map((name) => [name, parsed[name]])));
 }
 
 /** A parser's message is not passed on: it would echo the body, and with it the key. */

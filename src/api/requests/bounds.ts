@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../../base/json.ts';
 
 // The limits of a schema on lists and maps, which zod checks only after it has validated every item.
 
@@ -57,7 +58,7 @@ function ofMap(schema: z.ZodRecord): Bounds | undefined {
   if (schema._zod.def.valueType instanceof z.ZodUnknown) return undefined;
   const item = boundsOf(schema._zod.def.valueType);
   return (value) => {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+    if (!isObject(value)) return undefined;
     const entries = Object.entries(value);
     if (entries.length > MAX_KEYS) return { path: [], message: `Please enter at most ${MAX_KEYS} names` };
     return item && first(entries, ([name, one]) => within(name, item(one)));

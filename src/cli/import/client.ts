@@ -1,4 +1,5 @@
 import { frozen } from '../../base/frozen.ts';
+import { isObject } from '../../base/json.ts';
 
 /** The API of the source or of the target, with the key of one account. */
 export type ApiClient = ReturnType<typeof createApiClient>;
@@ -83,9 +84,9 @@ function toJson(text: string, status: number, url: string): unknown {
  * Errors are {status: "error", name, message}: with status 500 from Mandrill, with a status of their own from Postern.
  */
 export function answerOrRefusal(answer: unknown, status: number): unknown {
-  if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number'))
+  if (status < 400 && !(isObject(answer) && answer.status === 'error' && typeof answer.code === 'number'))
     return answer;
-  if (isRecord(answer) && typeof answer.name === 'string')
+  if (isObject(answer) && typeof answer.name === 'string')
     throw new CallRefused(answer.name, typeof answer.message === 'string' ? answer.message : answer.name);
   throw new Unreachable(`unexpected answer with status ${status}`);
 }
@@ -95,8 +96,4 @@ export function causeOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause instanceof Error ? error.cause : error;
   return cause.message || ('code' in cause ? String(cause.code) : cause.name);
-}
-
-export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { type ApiClient, isRecord, Unreachable } from './client.ts';
+import { isObject } from '../../base/json.ts';
+import { type ApiClient, Unreachable } from './client.ts';
 
 /** One item to import. */
 export interface Item {
@@ -340,7 +341,7 @@ function readList<T>(kind: string, item: z.ZodType<T>, answer: unknown): readonl
   const read = z.array(item).safeParse(answer);
   if (read.success) return read.data;
   const issue = read.error.issues[0];
-  const shown = isRecord(answer)
+  const shown = isObject(answer)
     ? 'an object'
     : Array.isArray(answer)
       ? `${issue?.path.join('.')}: ${issue?.message}`

@@ -1,7 +1,8 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { isObject } from '../../base/json.ts';
 import { VERSION } from '../../base/version.ts';
-import { answerOrRefusal, CallRefused, causeOf, isRecord, Unreachable } from '../import/client.ts';
+import { answerOrRefusal, CallRefused, causeOf, Unreachable } from '../import/client.ts';
 
 // The two sides of `postern listen`: calls to the server, and posts to a port of this machine.
 
@@ -104,12 +105,12 @@ function ofForm(form: URLSearchParams): string | null {
   if (events === null) return form.get('subject');
   const parsed: unknown = JSON.parse(events);
   const [first]: readonly unknown[] = Array.isArray(parsed) ? parsed : [];
-  return isRecord(first) ? ofJson(first.msg) : null;
+  return isObject(first) ? ofJson(first.msg) : null;
 }
 
 function ofJson(value: unknown): string | null {
-  if (!isRecord(value)) return null;
+  if (!isObject(value)) return null;
   const { subject, Subject, headers } = value;
-  const found = subject ?? Subject ?? (isRecord(headers) ? headers.subject : undefined);
+  const found = subject ?? Subject ?? (isObject(headers) ? headers.subject : undefined);
   return typeof found === 'string' ? found : null;
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { runInSlices, type SlicedWork } from '../../../base/concurrency.ts';
-import { jsonBytes } from '../../../base/json-steps.ts';
+import { jsonBytes } from '../../../base/json.ts';
 import { readRecipient } from '../../../mail/addresses/address.ts';
 import { secondaryAuthorsOf } from '../../../mail/addresses/author.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';

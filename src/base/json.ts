@@ -1,6 +1,20 @@
 import { slicesOf } from './characters.ts';
 import type { SlicedWork } from './concurrency.ts';
 
+/** Whether a value has named fields: a JSON object, neither null nor a list. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Undefined if the text is not JSON, or not that of an object. */
+export function parseObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Characters between two steps: about a millisecond of work. */
 const SLICE = 65_536;
 

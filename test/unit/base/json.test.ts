@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { slicesOf } from '../../../src/base/characters.ts';
 import { runToEnd } from '../../../src/base/concurrency.ts';
-import { jsonBytes } from '../../../src/base/json-steps.ts';
+import { jsonBytes } from '../../../src/base/json.ts';
 
 describe('JSON written in steps', () => {
   for (const [name, value] of [
