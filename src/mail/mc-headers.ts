@@ -240,7 +240,7 @@ function readObjects<T>(
   const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
   for (const text of all(name)) {
     const object = Buffer.byteLength(text) > maxBytes ? undefined : parseObject(text);
-    const into = object && placeOf(object, found);
+    const into = object && mapFor(object, found);
     if (!object || !into) {
       ignore(name);
       continue;
@@ -255,7 +255,7 @@ function readObjects<T>(
   return found;
 }
 
-function placeOf<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
+function mapFor<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
   if (!Object.hasOwn(object, RCPT)) return all;
   const recipient = RCPT in object && typeof object[RCPT] === 'string' ? readRecipient(object[RCPT])?.key : undefined;
   if (recipient === undefined) return undefined;
