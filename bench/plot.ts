@@ -72,7 +72,7 @@ function toLine(y: number, value: number): string {
   return `<path d="M${LEFT} ${round(y)}H${WIDTH - RIGHT}" stroke="#dddddd"/><text x="${LEFT - 8}" y="${round(y + 4)}" text-anchor="end">${label}</text>`;
 }
 
-interface Place {
+interface GroupArea {
   readonly x: number;
   readonly room: number;
   readonly y: (value: number) => number;
@@ -80,16 +80,16 @@ interface Place {
   readonly series: number;
 }
 
-function toGroup({ label, note, bars }: Group, place: Place): string {
-  const middle = round(place.x + place.room / 2);
+function toGroup({ label, note, bars }: Group, area: GroupArea): string {
+  const middle = round(area.x + area.room / 2);
   const under = (line: number, text: string, fill: string) =>
     `<text x="${middle}" y="${TOP + BARS + 2 + 18 * line}" text-anchor="middle" fill="${fill}">${escape(text)}</text>`;
-  return [...bars.map((bar, i) => toBar(bar, i, place)), under(1, label, '#222222'), under(2, note, '#555555')].join(
+  return [...bars.map((bar, i) => toBar(bar, i, area)), under(1, label, '#222222'), under(2, note, '#555555')].join(
     '\n',
   );
 }
 
-function toBar({ value, text }: Group['bars'][number], i: number, { x, room, y, top, series }: Place): string {
+function toBar({ value, text }: Group['bars'][number], i: number, { x, room, y, top, series }: GroupArea): string {
   if (!Number.isFinite(value)) return '';
   const width = (room * 0.88) / series;
   const left = x + room * 0.06 + i * width;

@@ -71,9 +71,9 @@ interface FirstKey {
 export interface Daemon {
   /** Resolves when mail and API calls are accepted. */
   start(): Promise<{
-    readonly smtp: readonly Place[];
-    readonly submission: readonly Place[];
-    readonly http: Place;
+    readonly smtp: readonly HostPort[];
+    readonly submission: readonly HostPort[];
+    readonly http: HostPort;
     readonly firstKey: FirstKey | undefined;
   }>;
   /** Creates a one-time sign-in link for the console; undefined if it is off, or the store is away. */
@@ -90,7 +90,7 @@ export interface Daemon {
   stop(): Promise<void>;
 }
 
-interface Place {
+interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -267,7 +267,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
             noStore: '',
             queue: spool,
             noQueue: '',
-            places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
+            listeners: { smtp: addressesOf(listener), submission: addressesOf(submission), http: api.address() },
             clock,
             settingsFile: settingsFileOf(shown),
             reach: undefined,
@@ -333,7 +333,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       watched.start();
       await series.start();
       if (loopbackOnly) noteLoopback(settings, log);
-      return { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address(), firstKey };
+      return { smtp: addressesOf(listener), submission: addressesOf(submission), http: api.address(), firstKey };
     },
     async enterLink() {
       if (!openConsole) return undefined;
@@ -392,7 +392,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
 }
 
-const toPlaces = ({ addresses }: { addresses(): readonly { readonly address: string; readonly port: number }[] }) =>
+const addressesOf = ({ addresses }: { addresses(): readonly { readonly address: string; readonly port: number }[] }) =>
   addresses().map(({ address, port }) => ({ host: address, port }));
 
 /** The settings file; undefined if none of the settings is from one. */

@@ -331,12 +331,12 @@ function toRefusal(issues: readonly Issue[], given: Params, names: readonly stri
   const absent = names.find((name) => faulty.has(name) && given.get(name) === undefined);
   if (absent !== undefined) return missing(absent);
   const faults: Record<string, string> = {};
-  for (const issue of issues) faults[String(issue.path[0])] ??= place(issue.path) + issue.message;
+  for (const issue of issues) faults[String(issue.path[0])] ??= toPosition(issue.path) + issue.message;
   return invalid(faults satisfies Faults);
 }
 
 /** The position inside a parameter: `[3]: ` or `[0].name: `. */
-function place([, ...inner]: readonly PropertyKey[]): string {
+function toPosition([, ...inner]: readonly PropertyKey[]): string {
   if (inner.length === 0) return '';
   return inner.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`)).join('') + ': ';
 }

@@ -40,13 +40,13 @@ export function createSerialQueue(): SerialQueue {
 /** Limits how much work runs concurrently; the rest waits in the order of the calls. */
 export type Semaphore = ReturnType<typeof createSemaphore>;
 
-/** Creates `most` places; work that fails gives up its place like any other. */
+/** Creates `most` slots; work that fails gives up its slot like any other. */
 export function createSemaphore(most: number) {
   const waiting: (() => void)[] = [];
   let taken = 0;
   return frozen({
     async run<T>(work: () => Promise<T>): Promise<T> {
-      // Work that ends hands its place on, so a new call cannot overtake those that wait.
+      // Work that ends hands its slot on, so a new call cannot overtake those that wait.
       if (taken < most) taken++;
       else await new Promise<void>((go) => waiting.push(go));
       try {

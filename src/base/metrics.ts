@@ -50,7 +50,7 @@ export const NO_METRICS: Metrics = Object.freeze({
   counter: () => NOTHING,
   histogram: () => NOTHING,
   gauge() {},
-  share: () => new SharedArrayBuffer(placesInThreads().cells * Float64Array.BYTES_PER_ELEMENT),
+  share: () => new SharedArrayBuffer(threadLayout().cells * Float64Array.BYTES_PER_ELEMENT),
 });
 
 /** Number of cells per label set: a histogram has one per bucket, one for larger values, one for the sum. */
@@ -82,24 +82,24 @@ export function histogramIn(cells: Float64Array, at: number, buckets: readonly n
 }
 
 /** The first cell of a label set of a metric in the memory of a thread. */
-interface Place {
+interface CellOffset {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly at: number;
 }
 
 /** The layout of the shared memory. It is derived from the declarations, so both threads compute the same. */
-export function placesInThreads(): { readonly places: readonly Place[]; readonly cells: number } {
-  const places: Place[] = [];
+export function threadLayout(): { readonly offsets: readonly CellOffset[]; readonly cells: number } {
+  const offsets: CellOffset[] = [];
   let cells = 0;
   for (const [name, declared] of DECLARED) {
     if (!declared.threads) continue;
     for (const labels of combinations(Object.entries(declared.threads))) {
-      places.push({ name, labels, at: cells });
+      offsets.push({ name, labels, at: cells });
       cells += widthOf(declared);
     }
   }
-  return { places, cells };
+  return { offsets, cells };
 }
 
 function combinations(
@@ -125,15 +125,15 @@ export function labelsKey(labels: Readonly<Record<string, string>> = {}): string
  */
 export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
   const cells = new Float64Array(shared);
-  const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${labelsKey(labels)}`, at]));
+  const offsets = new Map(threadLayout().offsets.map(({ name, labels, at }) => [`${name} ${labelsKey(labels)}`, at]));
   return frozen({
     ...NO_METRICS,
     counter(name: string, labels?: Readonly<Record<string, string>>) {
-      const at = places.get(`${name} ${labelsKey(labels)}`);
+      const at = offsets.get(`${name} ${labelsKey(labels)}`);
       return at === undefined ? NOTHING : counterIn(cells, at);
     },
     histogram(name: MetricName<'histogram'>, labels?: Readonly<Record<string, string>>) {
-      const at = places.get(`${name} ${labelsKey(labels)}`);
+      const at = offsets.get(`${name} ${labelsKey(labels)}`);
       return at === undefined ? NOTHING : histogramIn(cells, at, METRICS[name].buckets);
     },
   });

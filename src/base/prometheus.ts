@@ -9,8 +9,8 @@ import {
   labelsKey,
   type MetricName,
   type Metrics,
-  placesInThreads,
   type Reading,
+  threadLayout,
   widthOf,
 } from './metrics.ts';
 
@@ -76,7 +76,7 @@ export function createPrometheus(
   const ofProcess = new Registry();
   const families = new Map(DECLARED.map(([name, declared]) => [name, createFamily(name, declared)]));
   const shared: Float64Array[] = [];
-  const { places, cells: sharedCells } = placesInThreads();
+  const { offsets, cells: sharedCells } = threadLayout();
   let running: Promise<string> | undefined;
 
   if (options.ofProcess) collectDefaultMetrics({ register: ofProcess });
@@ -90,8 +90,8 @@ export function createPrometheus(
   }
 
   function* inThreads(name: string): Generator<Value> {
-    for (const place of places)
-      if (place.name === name) for (const cells of shared) yield [place.labels, cells, place.at];
+    for (const offset of offsets)
+      if (offset.name === name) for (const cells of shared) yield [offset.labels, cells, offset.at];
   }
 
   function cellsOf(name: string, labels: AnyLabels = {}): { cells: Float64Array; declared: MetricDeclaration } {

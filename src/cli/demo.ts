@@ -102,17 +102,17 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
   });
   try {
     const {
-      smtp: [place],
+      smtp: [smtp],
       http,
       firstKey,
     } = await daemon.start();
-    if (!place || !firstKey) throw new Error('the daemon did not start');
+    if (!smtp || !firstKey) throw new Error('the daemon did not start');
     io.out(
-      `1. Postern is running in a temporary folder: SMTP on ${place.host}:${place.port}, API on ` +
+      `1. Postern is running in a temporary folder: SMTP on ${smtp.host}:${smtp.port}, API on ` +
         `${http.host}:${http.port}\n   Console: ${await daemon.enterLink()} (opens once, within an hour)\n`,
     );
     const key = await addRoute(caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key), url, io);
-    const response = await sendMail(place, zone.privateKey, LETTER);
+    const response = await sendMail(smtp, zone.privateKey, LETTER);
     io.out(`3. A message from ${SENDER_DOMAIN}, signed with DKIM, was sent by SMTP; the reply was: ${response}\n`);
 
     const print = (caught: Caught) => report(caught, key, url, io);
@@ -123,7 +123,7 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
     }
     const good = print(caught);
     if (once) return good ? EXIT.ok : EXIT.failed;
-    return await goOn(io, `${place.host}:${place.port}`, posts.next, print);
+    return await goOn(io, `${smtp.host}:${smtp.port}`, posts.next, print);
   } finally {
     await daemon.stop();
     await Promise.all([catcher.stop(), zone.stop()]);

@@ -2,7 +2,7 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { ownSigners } from '../examination/records.ts';
 import { toAsciiDomain } from '../mail/addresses/address.ts';
 import { createKeyRotation } from '../sending/domains/key-rotation.ts';
-import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
+import { createDomainKeys, keyRecord, keyRecordNames, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -22,7 +22,7 @@ const rotationSettings = ({ hostname, senders }: Settings) => ({ hostname, dkimS
 /** The keys of a domain, beginning with the one in use. */
 function toShown(row: DomainKeyRow, settings: Settings) {
   const shown = (state: State, key: { readonly selector: string; readonly publicKey: string }, at: Date | null) => {
-    const { name, target } = keyPlace(settings, row.id, key);
+    const { name, target } = keyRecordNames(settings, row.id, key);
     return {
       domain: row.id,
       state,

@@ -7,7 +7,7 @@ import { retryMissing } from '../certificates/certificates.ts';
 import { nameServerSettings } from '../composition/slices.ts';
 import { createNameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
-import { isLocal, placesOf } from '../examination/finding.ts';
+import { isLocal, listenersOf } from '../examination/finding.ts';
 import { publicAddresses } from '../examination/published.ts';
 import { type RecordGroup, type RecordNeed, type WantedRecord, wantedRecords } from '../examination/records.ts';
 import { type SurveyedRecord, surveyRecord } from '../examination/survey.ts';
@@ -86,7 +86,7 @@ interface Job extends Omit<StoreCall, 'store'>, Tools {
 /** Calls `use` with the resolver and a function that queries the name servers of a record. */
 function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Promise<T> {
   return withResolver(settings, (resolver) => {
-    const isAlone = isLocal({ places: placesOf(settings) });
+    const isAlone = isLocal({ listeners: listenersOf(settings) });
     const nameServers = createNameServers(nameServerSettings(settings, isAlone), { ...tools, resolver });
     return use({ resolver, survey: (record) => surveyRecord(record, { resolver, nameServers }) });
   });

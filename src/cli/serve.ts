@@ -104,9 +104,9 @@ async function open(
     return {
       daemon,
       announce() {
-        const places = { smtp: smtp.map(place), submission: submission.map(place) };
-        log.info('daemon.ready', { ...places, http: place(http) });
-        io.err(greeting(settings, places, { firstKey: firstKey?.key, link, terminal: io.terminals.err }));
+        const addresses = { smtp: smtp.map(toText), submission: submission.map(toText) };
+        log.info('daemon.ready', { ...addresses, http: toText(http) });
+        io.err(greeting(settings, addresses, { firstKey: firstKey?.key, link, terminal: io.terminals.err }));
       },
     };
   } catch (error) {
@@ -117,7 +117,7 @@ async function open(
   }
 }
 
-const place = ({ host, port }: { readonly host: string; readonly port: number }) => withPort(host, port);
+const toText = ({ host, port }: { readonly host: string; readonly port: number }) => withPort(host, port);
 
 /** Errors of Node and SQLite for a data_dir that is not a folder or not writable. */
 const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;
@@ -143,7 +143,7 @@ function reason(error: unknown, dataDir: string): string {
  */
 function greeting(
   settings: Settings,
-  places: { readonly smtp: readonly string[]; readonly submission: readonly string[] },
+  addresses: { readonly smtp: readonly string[]; readonly submission: readonly string[] },
   {
     firstKey,
     link,
@@ -158,9 +158,9 @@ function greeting(
     made === undefined ? 'Its API key is bootstrap.api_key.' : 'Create an API key for it:  postern key create';
   const hint = firstKey !== undefined && shown === undefined ? `Created the first account. ${where}\n` : '';
   const opens = link === undefined ? '' : `  console    ${link}\n             (opens once, within an hour)\n`;
-  const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
+  const submission = addresses.submission.length === 0 ? '' : `  submission ${addresses.submission.join(', ')}\n`;
   return (
-    `\nPostern ${VERSION} is running.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ` +
+    `\nPostern ${VERSION} is running.\n\n  SMTP       ${addresses.smtp.join(', ')}\n${submission}  API        ` +
     `${url}/api/1.0/\n  reference  ${url}/docs\n${opens}${key}\n${hint}` +
     `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n` +
     (shown === undefined ? '\n' : 'To see it work:  npm run demo\n\n')

@@ -39,7 +39,7 @@ export const storeCopy: Command = {
     'not changed. If the copy is interrupted, run it again with --continue; no daemon starts on TO before the copy ' +
     'is complete. Queues, exports and histories are in data_dir and are not copied.',
   async run(call, io) {
-    const [from, to] = [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
+    const [from, to] = [toLocation(call.word('FROM')), toLocation(call.word('TO', 1))];
     const { settings } = call.settings();
     if (from.kind === 'embedded' && !existsSync(from.file))
       throw new Unavailable(
@@ -49,8 +49,8 @@ export const storeCopy: Command = {
     const held: (() => void)[] = [];
     const opened: Database[] = [];
     try {
-      for (const place of [from, to]) held.push(keepDaemonsOut(place));
-      for (const place of [from, to]) opened.push(await open(place, settings));
+      for (const location of [from, to]) held.push(keepDaemonsOut(location));
+      for (const location of [from, to]) opened.push(await open(location, settings));
       return await copy(opened, call, io);
     } finally {
       await Promise.all(opened.map((database) => database.close()));
@@ -101,11 +101,11 @@ function report(copied: readonly Copied[]): string {
 }
 
 /** The location of a store; `name` distinguishes two locations. */
-type Place =
+type StoreLocation =
   | { readonly kind: 'embedded'; readonly name: string; readonly file: string }
   | { readonly kind: 'mongo'; readonly name: string; readonly url: string };
 
-function toPlace(text: string): Place {
+function toLocation(text: string): StoreLocation {
   if (isMongoUrl(text)) return { kind: 'mongo', name: text, url: text };
   if (text.startsWith('@')) {
     const url = readSecret(text.slice(1));
@@ -119,9 +119,9 @@ function toPlace(text: string): Place {
 }
 
 /** Locks the queue beside an embedded store, so that no daemon can start. */
-function keepDaemonsOut(place: Place): () => void {
-  if (place.kind !== 'embedded') return () => undefined;
-  const dir = dirname(place.file);
+function keepDaemonsOut(location: StoreLocation): () => void {
+  if (location.kind !== 'embedded') return () => undefined;
+  const dir = dirname(location.file);
   const { lock } = folderOf(join(dir, 'spool'));
   if (!existsSync(lock)) return () => undefined;
   try {
@@ -136,20 +136,20 @@ function keepDaemonsOut(place: Place): () => void {
 
 const quiet = createLog('silent');
 
-async function open(place: Place, settings: Settings): Promise<Database> {
+async function open(location: StoreLocation, settings: Settings): Promise<Database> {
   const timeoutMs = Math.max(LEAST_TIMEOUT_MS, settings.store.timeout_ms);
   const tools = { log: quiet, clock: systemClock };
-  if (place.kind === 'mongo') {
+  if (location.kind === 'mongo') {
     // Loaded only if used, as in composition/storage.ts.
     const { openMongo } = await import('../store/driver/mongo.ts');
-    return openMongo({ url: place.url, timeoutMs }, tools);
+    return openMongo({ url: location.url, timeoutMs }, tools);
   }
-  const folder = dirname(place.file);
-  const isNew = !existsSync(place.file);
+  const folder = dirname(location.file);
+  const isNew = !existsSync(location.file);
   try {
     mkdirSync(folder, { recursive: true, mode: 0o750 });
-    const database = await openEmbedded({ file: place.file, timeoutMs, room: growthSettings(settings) }, tools);
-    if (isNew) giveToOwner(place.file);
+    const database = await openEmbedded({ file: location.file, timeoutMs, room: growthSettings(settings) }, tools);
+    if (isNew) giveToOwner(location.file);
     return database;
   } catch (error) {
     throw allowed(error);

@@ -43,12 +43,12 @@ export function withCounts({ log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>
 }
 
 /** An address on which a part listens. */
-type Place = ListenerView['places'][number];
+type Address = ListenerView['addresses'][number];
 
 interface ListenerParts {
-  readonly listener: { addresses(): readonly Place[] };
+  readonly listener: { addresses(): readonly Address[] };
   readonly submission: {
-    places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Place[] }[];
+    listeners(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Address[] }[];
   };
   readonly api: Pick<Api, 'address' | 'tlsAddresses' | 'connections'>;
   readonly metrics: Figures;
@@ -59,10 +59,10 @@ interface ListenerParts {
 export function listenerViews(parts: ListenerParts): ListenerView[] {
   const { listener, submission, api, metrics, certificates } = parts;
   const certificate = certificates.pem()?.cert;
-  const smtp = (name: ListenerView['name'], places: readonly Place[]): ListenerView => ({
+  const smtp = (name: ListenerView['name'], addresses: readonly Address[]): ListenerView => ({
     name,
     tls: name === 'submissions' ? 'implicit' : certificate === undefined ? 'none' : 'starttls',
-    places,
+    addresses,
     certificate,
     async sessions() {
       const all = (await metrics.level('postern_smtp_sessions_active')) ?? [];
@@ -70,17 +70,17 @@ export function listenerViews(parts: ListenerParts): ListenerView[] {
     },
   });
   const { https } = api.tlsAddresses();
-  const web = (name: 'http' | 'https', places: readonly { host: string; port: number }[]): ListenerView => ({
+  const web = (name: 'http' | 'https', addresses: readonly { host: string; port: number }[]): ListenerView => ({
     name,
     tls: name === 'https' ? 'implicit' : 'none',
-    places: places.map(({ host, port }) => ({ address: host, port })),
+    addresses: addresses.map(({ host, port }) => ({ address: host, port })),
     certificate: name === 'https' ? certificates.web() : undefined,
     sessions: async () => api.connections(name),
   });
   return [
     smtp('smtp', listener.addresses()),
     ...submission
-      .places()
+      .listeners()
       .map(({ implicitTls, addresses }) => smtp(implicitTls ? 'submissions' : 'submission', addresses)),
     web('http', [api.address()]),
     ...(https.length > 0 ? [web('https', https)] : []),

@@ -23,11 +23,11 @@ const MAX_WAITING = 16;
 /** Passwords as scrypt hashes (RFC 7914). `cost` is for new hashes; an existing one names its own. */
 export function createPasswords(cost: PasswordCost) {
   const nobody = encode(cost, randomBytes(16), randomBytes(LENGTH));
-  const places = createSemaphore(AT_ONCE);
+  const slots = createSemaphore(AT_ONCE);
 
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (places.waiting() >= MAX_WAITING) throw busy();
-    return places.run(work);
+    if (slots.waiting() >= MAX_WAITING) throw busy();
+    return slots.run(work);
   }
 
   return frozen({

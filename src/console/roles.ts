@@ -5,7 +5,7 @@ import { Denial } from './denial.ts';
 import type { HostAccess } from './host/operation.ts';
 
 // The permissions of each role. An operation declares the permission that it needs; that of every other path is below.
-// The console answers nothing that is in neither place.
+// The console answers no other path.
 
 /** A permission: of an operation of an account, or of the host; `own`: the visitor's own data. */
 type Kind = Access | HostAccess | 'own';

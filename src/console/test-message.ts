@@ -38,8 +38,8 @@ export async function sendTestMessage(
   deps: TestMessageDeps,
 ): Promise<TestMessage> {
   const domain = domainOf(account);
-  const [place] = deps.smtpAddresses();
-  if (!place) throw new Denial('ValidationError', 'No SMTP listener is open');
+  const [server] = deps.smtpAddresses();
+  if (!server) throw new Denial('ValidationError', 'No SMTP listener is open');
   try {
     await addRoute(account, domain, `${origin}${RECEIVER}${account.id}`, deps);
   } catch (error) {
@@ -47,7 +47,7 @@ export async function sendTestMessage(
     throw new Denial('ValidationError', `The test route could not be added: ${error.message}`);
   }
   const address = `${MAILBOX}@${domain}`;
-  return { address, reply: await send(place, address) };
+  return { address, reply: await send(server, address) };
 }
 
 async function addRoute(account: AccountRow, domain: string, url: string, { operate }: TestMessageDeps): Promise<void> {

@@ -107,20 +107,20 @@ const HIDDEN = /([a-z][a-z0-9+.-]{0,30}:\/\/)([^\s?#@]+)\?hidden=([\w-]+)/gi;
 function hideUrls(text: string, seal: UrlCipher): string {
   if (!text.includes('://')) return text;
   return text.replace(IN_TEXT, (url) => {
-    const [, scheme = '', user, place = '', rest = ''] = PARTS.exec(url) ?? [];
+    const [, scheme = '', user, hostPath = '', rest = ''] = PARTS.exec(url) ?? [];
     if (user === undefined && rest === '') return url;
     const hidden = JSON.stringify([user ?? null, rest]);
-    return `${scheme}${place}?hidden=${seal.encrypt(hidden, scheme + place)}`;
+    return `${scheme}${hostPath}?hidden=${seal.encrypt(hidden, scheme + hostPath)}`;
   });
 }
 
 function revealUrls(text: string, seal: UrlCipher): string {
   if (!text.includes('?hidden=')) return text;
-  return text.replace(HIDDEN, (url, scheme: string, place: string, closed: string) => {
-    const hidden = seal.decrypt(closed, scheme + place);
+  return text.replace(HIDDEN, (url, scheme: string, hostPath: string, closed: string) => {
+    const hidden = seal.decrypt(closed, scheme + hostPath);
     if (hidden === undefined) return url;
     const [user, rest] = JSON.parse(hidden);
-    return `${scheme}${user === null ? '' : `${user}@`}${place}${rest}`;
+    return `${scheme}${user === null ? '' : `${user}@`}${hostPath}${rest}`;
   });
 }
 
@@ -136,22 +136,22 @@ type UrlCipher = ReturnType<typeof createUrlCipher>;
 function createUrlCipher(secret: string, account: string) {
   const derive = (purpose: string) => createHmac('sha256', secret).update(`console URL ${purpose}`).digest();
   const [key, nonceKey] = [derive('key'), derive('nonce')];
-  const about = (place: string) => Buffer.from(JSON.stringify([account, place]));
+  const about = (url: string) => Buffer.from(JSON.stringify([account, url]));
   return {
-    encrypt(text: string, place: string): string {
-      const mac = createHmac('sha256', nonceKey).update(about(place)).update(text).digest();
+    encrypt(text: string, url: string): string {
+      const mac = createHmac('sha256', nonceKey).update(about(url)).update(text).digest();
       const nonce = mac.subarray(0, NONCE_BYTES);
-      const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(about(place));
+      const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(about(url));
       const closed = [cipher.update(text, 'utf8'), cipher.final()];
       return Buffer.concat([nonce, ...closed, cipher.getAuthTag()]).toString('base64url');
     },
     /** Undefined if it was not encrypted for this account and this URL. */
-    decrypt(closed: string, place: string): string | undefined {
+    decrypt(closed: string, url: string): string | undefined {
       const bytes = Buffer.from(closed, 'base64url');
       if (bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
       const nonce = bytes.subarray(0, NONCE_BYTES);
       const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES });
-      decipher.setAAD(about(place)).setAuthTag(bytes.subarray(-TAG_BYTES));
+      decipher.setAAD(about(url)).setAuthTag(bytes.subarray(-TAG_BYTES));
       try {
         const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
         return Buffer.concat([text, decipher.final()]).toString();

@@ -223,11 +223,11 @@ function readTerms(record: string): { readonly terms: readonly Term[]; readonly 
 
 /** Why our include in the domain's own record does not count; undefined if it does, or is missing. */
 function faultOfInclude(terms: readonly Term[], include: string): RecordCheck | undefined {
-  const place = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
-  const found = terms[place];
+  const index = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
+  const found = terms[index];
   if (!found) return undefined;
   const all = terms.findIndex(({ name }) => name === 'all');
-  if (all >= 0 && all < place)
+  if (all >= 0 && all < index)
     return invalid(`This domain has an SPF record, but it includes ${include} after "all", where receivers ignore it.`);
   return found.qualifier === '+'
     ? undefined
@@ -237,8 +237,8 @@ function faultOfInclude(terms: readonly Term[], include: string): RecordCheck | 
       );
 }
 
-/** Where a domain's DKIM key is published, and where a CNAME may point instead. */
-export interface KeyPlace {
+/** The names of the DNS records of a DKIM key. */
+export interface KeyRecordNames {
   /** `<selector>._domainkey.<domain>` */
   readonly name: string;
   /** The name under our own host where the key is published for domains that use a CNAME. */
@@ -249,20 +249,20 @@ export interface KeyPlace {
  * Checks whether the DKIM key published for a domain is ours, as a TXT record or through a CNAME. A CNAME alone is not
  * enough: signatures cannot be verified while its target is missing.
  */
-export async function checkDkim(resolver: Resolver, place: KeyPlace, publicKey: string): Promise<RecordCheck> {
-  const answer = await resolver.resolve(place.name, 'TXT');
+export async function checkDkim(resolver: Resolver, names: KeyRecordNames, publicKey: string): Promise<RecordCheck> {
+  const answer = await resolver.resolve(names.name, 'TXT');
   if (answer.kind === 'failure') return 'unknown';
-  if (answer.kind !== 'records') return missingKey(resolver, place);
+  if (answer.kind !== 'records') return missingKey(resolver, names);
   const [record, second] = answer.records;
   if (record === undefined || second !== undefined)
-    return invalid(`There is more than one record at ${place.name}. Receivers need exactly one.`);
+    return invalid(`There is more than one record at ${names.name}. Receivers need exactly one.`);
   const error = faultOfKey(record, publicKey);
   return error === undefined
     ? { valid: true, error: null, ttl: answer.ttl }
-    : invalid(`The record at ${place.name} ${error}`);
+    : invalid(`The record at ${names.name} ${error}`);
 }
 
-async function missingKey(resolver: Resolver, { name, target }: KeyPlace): Promise<RecordCheck> {
+async function missingKey(resolver: Resolver, { name, target }: KeyRecordNames): Promise<RecordCheck> {
   const alias = await resolver.resolve(name, 'CNAME');
   if (alias.kind === 'failure') return 'unknown';
   if (alias.kind !== 'records') return invalid(`There is no DKIM record at ${name}.`);

@@ -76,12 +76,12 @@ const SERVER_MS = 2000;
 export function createNameServers(settings: NameServerSettings, deps: Deps): NameServers {
   const { resolver, clock } = deps;
   const allowed = allowedNetworks(settings);
-  const places = createSemaphore(MAX_AT_ONCE);
+  const slots = createSemaphore(MAX_AT_ONCE);
 
   function ask(name: string, type: 'MX'): Promise<ZoneAnswers<MxRecord>>;
   function ask(name: string, type: TextType): Promise<ZoneAnswers<string>>;
   function ask(name: string, type: RecordType): Promise<ZoneAnswers<MxRecord> | ZoneAnswers<string>> {
-    return places.run<ZoneAnswers<MxRecord> | ZoneAnswers<string>>(async () => {
+    return slots.run<ZoneAnswers<MxRecord> | ZoneAnswers<string>>(async () => {
       const budget = createDnsBudget(MAX_LOOKUPS, SURVEY_MS, clock);
       return type === 'MX'
         ? survey(name, budget, {

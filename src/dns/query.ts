@@ -40,7 +40,7 @@ export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: numb
   const count = createCount(deps.metrics);
   let preferred = '';
   let stopped = false;
-  const places = createSemaphore(MAX_AT_ONCE);
+  const slots = createSemaphore(MAX_AT_ONCE);
   const ends = new Set<() => void>();
 
   async function ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
@@ -68,7 +68,7 @@ export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: numb
 
   return frozen({
     ask: (name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> =>
-      places.run(() => ask(name, type, deadline)),
+      slots.run(() => ask(name, type, deadline)),
     stop() {
       stopped = true;
       for (const end of [...ends]) end();

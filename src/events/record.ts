@@ -194,14 +194,14 @@ const MAX_TAGS = 100;
 const MAX_METADATA = 50;
 
 /** The addresses that a message was sent between, and the name of the server. */
-const PLACES = ['source_ip', 'destination_ip', 'destination'] as const;
+const CONNECTION = ['source_ip', 'destination_ip', 'destination'] as const;
 
 /** Stored details by kind of event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
-  send: ['diag', ...PLACES],
-  deferral: ['diag', 'description', 'code', 'rule', ...PLACES],
-  hard_bounce: ['diag', 'description', 'code', 'rule', ...PLACES],
-  soft_bounce: ['diag', 'description', 'code', 'rule', ...PLACES],
+  send: ['diag', ...CONNECTION],
+  deferral: ['diag', 'description', 'code', 'rule', ...CONNECTION],
+  hard_bounce: ['diag', 'description', 'code', 'rule', ...CONNECTION],
+  soft_bounce: ['diag', 'description', 'code', 'rule', ...CONNECTION],
   open: ['url', 'ip', 'user_agent'],
   click: ['url', 'ip', 'user_agent'],
   spam: ['diag'],

@@ -78,9 +78,9 @@ export const webPorts: Check = {
 
 /** Without an address in the settings, a systemd socket listens. */
 async function* opened(listen: readonly HostPort[], port: number, unit: string): AsyncGenerator<Finding> {
-  for (const place of listen.length > 0 ? listen : [{ host: '127.0.0.1', port }]) {
-    const check = `port ${place.port}`;
-    const failed = await reached({ host: reachableHost(place.host), port: place.port });
+  for (const address of listen.length > 0 ? listen : [{ host: '127.0.0.1', port }]) {
+    const check = `port ${address.port}`;
+    const failed = await reached({ host: reachableHost(address.host), port: address.port });
     yield failed === undefined
       ? ok(check, 'open on this host')
       : fault(
@@ -93,9 +93,9 @@ async function* opened(listen: readonly HostPort[], port: number, unit: string):
 }
 
 /** Why a port cannot be reached; undefined if it can. */
-function reached(place: HostPort): Promise<string | undefined> {
+function reached(address: HostPort): Promise<string | undefined> {
   return new Promise((resolve) => {
-    const socket = connect(place);
+    const socket = connect(address);
     const end = (reason?: string) => {
       socket.destroy();
       resolve(reason);

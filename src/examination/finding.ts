@@ -33,7 +33,7 @@ export interface CheckContext {
     | undefined;
   /** Why there is no queue. */
   readonly noQueue: string;
-  readonly places: DaemonAddresses;
+  readonly listeners: DaemonAddresses;
   readonly clock: Clock;
   /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
@@ -57,7 +57,7 @@ interface DaemonAddresses {
 }
 
 /** The listeners in the settings. */
-export function placesOf({ smtp, submission, http }: Settings): DaemonAddresses {
+export function listenersOf({ smtp, submission, http }: Settings): DaemonAddresses {
   return { smtp: smtp.listen, submission: [...submission.listen, ...submission.tls_listen], http: http.listen };
 }
 
@@ -70,7 +70,7 @@ export const contextWithout = (
   noStore: why,
   queue: undefined,
   noQueue: why,
-  places: placesOf(given.settings),
+  listeners: listenersOf(given.settings),
   settingsFile: undefined,
   reach: undefined,
   ...given,
@@ -98,6 +98,6 @@ export const fault = (check: string, seen: string, advice: string): Finding => (
 export const skipped = (check: string, seen: string): Finding => ({ check, verdict: 'skipped', seen });
 
 /** Whether every SMTP listener is on loopback: a test machine that is not reachable from outside. */
-export function isLocal({ places: { smtp, submission } }: Pick<CheckContext, 'places'>): boolean {
+export function isLocal({ listeners: { smtp, submission } }: Pick<CheckContext, 'listeners'>): boolean {
   return [...smtp, ...submission].every(({ host }) => isLoopback(host));
 }

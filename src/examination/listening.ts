@@ -20,10 +20,10 @@ const SMTP_PORT = 25;
 export const listening: Check = {
   name: 'SMTP',
   async *run(world) {
-    const { settings, places } = world;
+    const { settings, listeners } = world;
     const isProxy = createAddressList(settings.smtp.proxy_protocol);
     yield* await Promise.all(
-      places.smtp.map(async ({ host, port }): Promise<Finding> => {
+      listeners.smtp.map(async ({ host, port }): Promise<Finding> => {
         const check = `SMTP ${withPort(host, port)}`;
         const line = await firstOf(reachable(host), port, isProxy);
         if (line instanceof Error)
@@ -48,10 +48,10 @@ export const listening: Check = {
         return ok(check, line);
       }),
     );
-    if (!isLocal(world) && !places.smtp.some(({ port }) => port === SMTP_PORT))
+    if (!isLocal(world) && !listeners.smtp.some(({ port }) => port === SMTP_PORT))
       yield warning(
         'port 25',
-        `smtp.listen has no port 25, only ${places.smtp.map(({ port }) => port).join(', ')}`,
+        `smtp.listen has no port 25, only ${listeners.smtp.map(({ port }) => port).join(', ')}`,
         'Other mail servers connect to port 25 only. Listen on it: with smtp.listen, the systemd socket, or a proxy.',
       );
   },

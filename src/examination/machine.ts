@@ -231,8 +231,8 @@ export const storeCheck: Check = {
 /** The running daemon reports that it is ready. */
 export const readiness: Check = {
   name: 'daemon',
-  async *run({ places }) {
-    const { host, port } = places.http;
+  async *run({ listeners }) {
+    const { host, port } = listeners.http;
     const url = `http://${withPort(reachableHost(host), port)}/readyz`;
     try {
       const answer = await fetch(url, { signal: AbortSignal.timeout(5000), redirect: 'error' });

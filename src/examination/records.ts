@@ -8,7 +8,7 @@ import type { Resolver } from '../dns/types.ts';
 import { mtaStsRecord } from '../inbound/mta-sts.ts';
 import { domainOf } from '../mail/addresses/address.ts';
 import { memberOf } from '../mail/addresses/wildcard-domain.ts';
-import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
+import { createDomainKeys, keyRecord, keyRecordNames, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import { ownSigner } from '../sending/signing.ts';
 import { parseRelay } from '../sending/transport/hops.ts';
 import type { Settings } from '../settings.ts';
@@ -324,14 +324,14 @@ async function signingRecord({ settings, clock }: RecordWorld, store: Store, dom
 export function dkimRecord(settings: Settings, key: DomainKeyRow, purpose: string): WantedRecord {
   const { publicKey } = key;
   const selector = selectorOf(key, { dkimSelector: settings.senders.dkim_selector });
-  const place = keyPlace(settings, key.id, { selector, publicKey });
+  const names = keyRecordNames(settings, key.id, { selector, publicKey });
   return {
-    name: place.name,
+    name: names.name,
     type: 'TXT',
     value: keyRecord(publicKey),
     need: 'sending',
     purpose: `DKIM: ${purpose}`,
-    check: (resolver) => checkDkim(resolver, place, publicKey),
+    check: (resolver) => checkDkim(resolver, names, publicKey),
   };
 }
 

@@ -19,7 +19,7 @@ const MAX_BYTES = 10_000;
 export const publicUrl: Check = {
   name: 'public URL',
   async *run(world) {
-    const { settings, resolver, places } = world;
+    const { settings, resolver, listeners } = world;
     const url = new URL(settings.public_url);
     const check = 'public URL';
     if (isLocal(world)) return yield skipped(check, `${settings.public_url}; every listener is on loopback`);
@@ -38,7 +38,7 @@ export const publicUrl: Check = {
         `${url.hostname} has no address in the DNS`,
         `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
       );
-    const { host, port } = places.http;
+    const { host, port } = listeners.http;
     const own = await visit(new URL(`http://${withPort(host, port)}`), reachableHost(host));
     const instance = own instanceof Error ? undefined : instanceOf(own);
     const found = await Promise.all(
@@ -139,7 +139,7 @@ interface Given {
 
 function judge(url: URL, address: string, answer: Answer | Error, { instance, world }: Given): Finding {
   const check = 'public URL';
-  const place = `${url.hostname} at ${address}`;
+  const target = `${url.hostname} at ${address}`;
   if (answer instanceof Error) return unreachable(url, address, answer, world);
   const { status, location, body } = answer;
   const found = instanceOf(answer);
@@ -147,27 +147,27 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
     if (status >= 502 && status <= 504)
       return fault(
         check,
-        `${place}: the web server answers ${status}`,
-        `It does not reach http.listen (${withPort(world.places.http.host, world.places.http.port)}): correct its ` +
-          'configuration, and check that the daemon runs.',
+        `${target}: the web server answers ${status}`,
+        `It does not reach http.listen (${withPort(world.listeners.http.host, world.listeners.http.port)}): correct ` +
+          'its configuration, and check that the daemon runs.',
       );
     const what =
       location === undefined ? `${status} ${body.replace(/\s+/g, ' ').slice(0, 60)}` : `${status}, to ${location}`;
     return fault(
       check,
-      `${place}: another server answers (${what.trim()})`,
+      `${target}: another server answers (${what.trim()})`,
       `Configure the web server there to pass all paths of ${url.host} to http.listen, or correct the address ` +
         'in the DNS.',
     );
   }
   if (instance === undefined)
-    return warning(check, `${place}: Postern answers there, but not on this host`, 'Start the daemon.');
-  if (found === instance) return ok(check, place);
+    return warning(check, `${target}: Postern answers there, but not on this host`, 'Start the daemon.');
+  if (found === instance) return ok(check, target);
   return hasOthers(world)
-    ? ok(check, `${place}: another of our hosts`)
+    ? ok(check, `${target}: another of our hosts`)
     : fault(
         check,
-        `${place}: another Postern answers`,
+        `${target}: another Postern answers`,
         `Correct the address in the DNS, or the proxy configuration for ${url.host} there: links and calls ` +
           'reach a daemon that does not know them.',
       );
@@ -181,13 +181,13 @@ function hasOthers({ settings }: CheckContext): boolean {
 
 function unreachable(url: URL, address: string, error: Error, { settings: { acme, https } }: CheckContext): Finding {
   const check = 'public URL';
-  const place = `${url.hostname} at ${address}`;
+  const target = `${url.hostname} at ${address}`;
   const code = codeOf(error);
   const isCertificate = /CERT|SIGNATURE|ISSUER|ERR_TLS/.test(code);
   if (isCertificate)
     return fault(
       check,
-      `${place}: ${error.message}`,
+      `${target}: ${error.message}`,
       acme.enabled
         ? `Clients refuse this certificate: see the certificate of ${url.hostname} above.`
         : `Clients refuse this certificate: get one for ${url.hostname} for the web server (list them with certbot ` +
@@ -198,7 +198,7 @@ function unreachable(url: URL, address: string, error: Error, { settings: { acme
   if (isLoopback(address) || isOwnAddress(address) || !isLate)
     return fault(
       check,
-      `${place}: ${seen}`,
+      `${target}: ${seen}`,
       isOwnAddress(address)
         ? acme.enabled || https.listen.length > 0
           ? 'Open the port: systemctl enable postern-https.socket (or https.listen), then systemctl restart postern.'
@@ -209,7 +209,7 @@ function unreachable(url: URL, address: string, error: Error, { settings: { acme
   // Many routers do not forward connections from inside.
   return warning(
     check,
-    `${place}: ${seen} from here`,
+    `${target}: ${seen} from here`,
     'This is not an address of this host. If a router or load balancer forwards it to this host, test ' +
       `${url.origin}/healthz from another network.`,
   );

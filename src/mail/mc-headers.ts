@@ -241,7 +241,7 @@ function readObjects<T>(
   const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
   for (const text of all(name)) {
     const object = Buffer.byteLength(text) > maxBytes ? undefined : parseObject(text);
-    const into = object && placeOf(object, found);
+    const into = object && mapFor(object, found);
     if (!object || !into) {
       ignore(name);
       continue;
@@ -256,7 +256,7 @@ function readObjects<T>(
   return found;
 }
 
-function placeOf<T>(
+function mapFor<T>(
   object: Readonly<Record<string, unknown>>,
   { all, byRecipient }: Objects<T>,
 ): Map<string, T> | undefined {

@@ -124,16 +124,16 @@ function readFiles(bytes: Buffer, leaves: readonly Leaf[], html: Text | undefine
 }
 
 /**
- * Files that are pictures of the HTML without declaring it: by their place (RFC 2387 section 4), or because it refers
- * to them.
+ * Files that are pictures of the HTML without declaring it: by their position (RFC 2387 section 4), or because it
+ * refers to them.
  */
 function picturesOf(html: Text | undefined, leaves: readonly Leaf[]): ReadonlySet<Leaf> {
   if (html === undefined) return new Set();
   const mayBe = leaves.filter((leaf) => pictureType(leaf) !== undefined && !isPicture(leaf));
-  const isPlaced = ({ isRelated, contentId }: Leaf) => isRelated && contentId !== null;
-  const wanted = new Set(mayBe.filter((leaf) => !isPlaced(leaf)).flatMap(keysOf));
+  const isByPosition = ({ isRelated, contentId }: Leaf) => isRelated && contentId !== null;
+  const wanted = new Set(mayBe.filter((leaf) => !isByPosition(leaf)).flatMap(keysOf));
   const found = wanted.size === 0 ? wanted : referencesIn(html, wanted);
-  return new Set(mayBe.filter((leaf) => isPlaced(leaf) || keysOf(leaf).some((key) => found.has(key))));
+  return new Set(mayBe.filter((leaf) => isByPosition(leaf) || keysOf(leaf).some((key) => found.has(key))));
 }
 
 const keysOf = ({ contentId, location }: Leaf): string[] => [

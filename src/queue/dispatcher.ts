@@ -97,14 +97,14 @@ export function createDispatcher(deps: DispatcherDeps) {
       if ((await engine.giveUp(waiting)).kind === 'gone') notices.notPulled(waiting);
     },
   });
-  // An attempt is prepared, sent and recorded; only sending involves the endpoint and needs one of its places. Each
-  // road has its own places: a mail server may take ten minutes where a webhook is allowed seconds.
-  const places = limitsByKind(roads, (concurrency): RoadLimits => {
+  // An attempt is prepared, sent and recorded; only sending involves the endpoint and needs one of its slots. Each
+  // road has its own slots: a mail server may take ten minutes where a webhook is allowed seconds.
+  const limits = limitsByKind(roads, (concurrency): RoadLimits => {
     const posts = createRoundRobin(concurrency, (lane) => postOne(lane, posts));
     const beside = Math.min(concurrency * BESIDE_EACH, BESIDE_ALL);
     return { posts, attempts: createRoundRobin(concurrency + beside, startOne) };
   });
-  const allPlaces = [...new Set(Object.values(places))];
+  const allLimits = [...new Set(Object.values(limits))];
 
   /** Decides what to do next for an endpoint: load more, start an attempt now, or sleep until a given time. */
   function poke(lane: Lane): void {
@@ -121,7 +121,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     if (lane.isLookDue(now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
     if (lane.nextStart(now) > now) agenda.set(lane, lane.nextWake(now));
-    else places[lane.kind].attempts.add(lane);
+    else limits[lane.kind].attempts.add(lane);
   }
 
   function startOne(lane: Lane): void {
@@ -142,7 +142,7 @@ export function createDispatcher(deps: DispatcherDeps) {
   async function attempt(lane: Lane, all: Attempted): Promise<void> {
     const [waiting] = all;
     const { inDoubt } = lane;
-    const { attempts, posts } = places[lane.kind];
+    const { attempts, posts } = limits[lane.kind];
     attempts.begin(lane, inDoubt);
     const gate = createGate(
       lane,
@@ -176,7 +176,7 @@ export function createDispatcher(deps: DispatcherDeps) {
   /** Deliveries of an unavailable endpoint get no attempts; this ends the expired ones. */
   function giveUpOld(lane: Lane, now: number): void {
     if (!time.sure()) return;
-    const { attempts } = places[lane.kind];
+    const { attempts } = limits[lane.kind];
     const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
     for (const waiting of lane.queue.takeExpired(now, isOver)) {
       attempts.begin(lane, false);
@@ -232,7 +232,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       agenda.stop();
       for (const lane of lanes.all()) lane.callAll();
       await overdue.stop();
-      await withTimeout(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())));
+      await withTimeout(clock, STOP_WAIT, Promise.all(allLimits.map(({ attempts }) => attempts.stop())));
       phase = 'abandoned';
     },
     /** Returns the lanes of these endpoints, or all. */
@@ -265,7 +265,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     },
     probe,
     /** Whether nothing is in flight and nothing is due. */
-    idle: () => allPlaces.every(({ attempts }) => !attempts.busy()) && !feeder.busy() && !intake.busy(),
+    idle: () => allLimits.every(({ attempts }) => !attempts.busy()) && !feeder.busy() && !intake.busy(),
   });
 }
 

@@ -38,7 +38,7 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
     /** The number of deliveries waiting in memory, and of the parked ones among them. */
     waiting: waiting.length,
     parked: waiting.filter(({ parked }) => parked).length,
-    /** The number of attempts that are being prepared, that wait for a place (`ready`), and that are in flight. */
+    /** The number of attempts that are being prepared, that wait for a slot (`ready`), and that are in flight. */
     ...pendingAttempts,
     inFlight: posting,
     /** The current limit of attempts in flight, and its maximum. */

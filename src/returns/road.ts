@@ -59,7 +59,7 @@ const LOOK_MS = HOUR_MS;
 
 export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadDeps): Road {
   const { spool, returns, clock, log, time } = deps;
-  const { retryHours, postmaster, ...places } = settings;
+  const { retryHours, postmaster, ...concurrency } = settings;
   const limit = retryHours * HOUR_MS;
   const budgetOf = ({ budgetFrom }: Waiting) => ({ age: time.age(budgetFrom), limit, mayEnd: time.sure() });
 
@@ -178,7 +178,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   }
 
   return frozen({
-    ...places,
+    ...concurrency,
     // Mail servers are slow on purpose: greylisting, tarpits, slow filters.
     heedsLatency: false,
     limit,

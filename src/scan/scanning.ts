@@ -61,7 +61,7 @@ const LONGEST_LOOK = 2000;
 export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
   const { spool, time, clock, log } = deps;
   const runner = createScannerRunner(settings, deps);
-  const places = createPlaces(settings.concurrency, clock);
+  const slots = createSlots(settings.concurrency, clock);
   const inFlight = new Map<string, Promise<ScanOutcome>>();
   const failures = createBoundedCache<number>({ most: COUNTED });
 
@@ -72,8 +72,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     const left = leftOf(from);
     const away = runner.delay();
     if (away > 0 && left > 0) return Math.min(away, left);
-    const leftForPlace = left + settings.timeoutMs;
-    return places.full() && leftForPlace > 0 ? Math.min(places.delay(), leftForPlace) : 0;
+    const leftForSlot = left + settings.timeoutMs;
+    return slots.full() && leftForSlot > 0 ? Math.min(slots.delay(), leftForSlot) : 0;
   }
 
   /** Retries later each time, so that a message that breaks a scanner does not keep it from all others. */
@@ -87,8 +87,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     if (sizeOf(input.body) > settings.maxBytes) return keep(input, unscanned(TOO_LARGE));
     const wait = waitOf(from);
     if (wait > 0) return { at: clock.now() + wait };
-    if (places.full()) return keep(input, unscanned(TOO_BUSY));
-    const answers = await places.hold(() => runner.scan(input));
+    if (slots.full()) return keep(input, unscanned(TOO_BUSY));
+    const answers = await slots.hold(() => runner.scan(input));
     if (!answers) return { at: clock.now() };
     if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(input.id, leftOf(from));
     return keep(input, combineAnswers(answers));
@@ -110,12 +110,12 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
 
   /** Undefined if a scanner is away, or all are busy for longer than one message may take. */
   async function askNow(input: ScanInput) {
-    if (!(await places.free(settings.timeoutMs)) || runner.delay() > 0) return undefined;
-    return places.hold(() => runner.scan(input));
+    if (!(await slots.free(settings.timeoutMs)) || runner.delay() > 0) return undefined;
+    return slots.hold(() => runner.scan(input));
   }
 
   /** When to retry a delivery whose message is being scanned. */
-  const soon = (): number => clock.now() + Math.min(Math.max(places.average() / 2, PATIENCE), LONGEST_LOOK);
+  const soon = (): number => clock.now() + Math.min(Math.max(slots.average() / 2, PATIENCE), LONGEST_LOOK);
 
   return frozen({
     /**
@@ -141,7 +141,7 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
       if (away.length > 0) return `${away.join(' and ')} ${away.length === 1 ? 'does' : 'do'} not answer`;
       if (inFlight.has(messageId)) return 'it is being scanned';
       if (failures.get(messageId) !== undefined) return 'it could not be scanned, and is scanned again';
-      return places.full() ? 'all are busy' : undefined;
+      return slots.full() ? 'all are busy' : undefined;
     },
     /** As `beforeAcceptance`, but without refusing: undefined if a scanner is away, or all are busy. */
     async now(input: ScanInput): Promise<Scan | undefined> {
@@ -168,11 +168,11 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
 /** Weight of the last scan in the average of their times. */
 const RECENT = 0.2;
 
-/** The places for messages that are being scanned. */
-function createPlaces(most: number, clock: Clock) {
+/** The slots for messages that are being scanned. */
+function createSlots(most: number, clock: Clock) {
   const waiting = new Set<() => void>();
   let taken = 0;
-  /** Average milliseconds that a scan has its place. */
+  /** Average milliseconds that a scan has its slot. */
   let average = 1;
   let lastTurn = 0;
   const full = () => taken >= most;
@@ -181,7 +181,7 @@ function createPlaces(most: number, clock: Clock) {
     wake?.();
   };
 
-  /** Waits for a place to become free, at most until `until`. */
+  /** Waits for a slot to become free, at most until `until`. */
   const next = (until: number) =>
     new Promise<void>((resolve) => {
       const wake = () => {
@@ -196,13 +196,13 @@ function createPlaces(most: number, clock: Clock) {
   return {
     full,
     average: () => average,
-    /** Milliseconds until a place should be free; each caller gets a time of its own. */
+    /** Milliseconds until a slot should be free; each caller gets a time of its own. */
     delay(): number {
       const now = clock.monotonic();
       lastTurn = Math.max(lastTurn, now) + average / most;
       return Math.max(1, Math.ceil(lastTurn - now));
     },
-    /** Waits for a place, at most this many milliseconds. Returns whether there is one. */
+    /** Waits for a slot, at most this many milliseconds. Returns whether there is one. */
     async free(ms: number): Promise<boolean> {
       const until = clock.monotonic() + ms;
       while (full() && clock.monotonic() < until) await next(until);

@@ -11,9 +11,9 @@ import {
   type IpRequestRow,
   type IpRow,
   isPending,
+  moveIp,
   PENDING_ERROR,
   PLAIN_IP,
-  placesWith,
   poolId,
   rewrite,
 } from '../store/rows/ips.ts';
@@ -108,8 +108,8 @@ async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow 
   );
 }
 
-/** Places an address in the wanted pool before it is assigned; `unplace` removes it. Only while the request exists. */
-async function place(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
+/** Adds an address to the wanted pool before it is assigned. Only while the request exists. */
+async function addToPool(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
   const { account, ip, pool, claim } = request;
   if (pool === DEFAULT_POOL) return;
   const isFree = async () => (await store.ips.one({ id: ip, account: INVENTORY, claim })) !== undefined;
@@ -117,14 +117,14 @@ async function place(request: AssignedRequest, { store }: ProvisioningDeps): Pro
     if (createPoolFinder(placement)(ip) !== DEFAULT_POOL || !(await isThere(request, store)) || !(await isFree()))
       return undefined;
     // If the pool was deleted meanwhile, the address stays in the default pool.
-    return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: placesWith(placement, ip, pool) };
+    return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: moveIp(placement, ip, pool) };
   });
 }
 
-async function unplace(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
+async function removeFromPool(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
   await rewrite(store.of(request.account), async (placement) => {
     if (createPoolFinder(placement)(request.ip) === DEFAULT_POOL || !(await isThere(request, store))) return undefined;
-    return { elsewhere: placesWith(placement, request.ip) };
+    return { elsewhere: moveIp(placement, request.ip) };
   });
 }
 
@@ -140,14 +140,14 @@ async function give(
 ): Promise<boolean> {
   const { store, log } = deps;
   const { id, token, ip, claim, account } = request;
-  await place(request, deps);
+  await addToPool(request, deps);
   const handed = await hand(request, settings, deps);
   if (handed) log.info('ip.given', { ip, account });
   if (handed ?? (await store.ips.one({ id: ip }))?.claim === token) {
     await store.ipRequests.remove({ id, token });
     return true;
   }
-  await unplace(request, deps);
+  await removeFromPool(request, deps);
   await store.ipRequests.change({ id, token, ip, claim }, { ip: null, claim: null });
   return false;
 }
@@ -186,7 +186,7 @@ async function collect(
     // The request was fulfilled, even if a crash prevented its deletion; nothing shows that once it is reassigned.
     await store.ipRequests.remove({ id: account, token: claim });
     // Written even without changes: a concurrent set-pool that saw the address decides again (store/rows/ips.ts).
-    await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
+    await rewrite(store.of(account), async (placement) => ({ elsewhere: moveIp(placement, id) }));
     const now = clock.now();
     const back = await store.ips.change(
       { id, account, claim, releasedAt },

@@ -88,7 +88,7 @@ export function createNotices(deps: NoticeDeps) {
       if (address === undefined) return 'refused';
       if (!/^[ -~]{1,200}$/.test(subject)) throw new TypeError('the subject of a notice is one line of ASCII');
       const now = new Date(clock.now());
-      if (!(await takePlaces(store, quotasFor(account, address.toLowerCase()), now))) return 'limited';
+      if (!(await takeSlots(store, quotasFor(account, address.toLowerCase()), now))) return 'limited';
       await store.notices.insert(toRow(ids.message(), { account, to: address, subject, text }, now));
       sendSoon();
       return 'queued';
@@ -185,9 +185,9 @@ interface Tally {
 function quotasFor(account: string, address: string): readonly Quota[] {
   const domain = domainOf(address);
   return [
-    { name: `notice hour ${address}`, places: 3, ms: HOUR_MS },
-    { name: `notice day ${address}`, places: 10, ms: DAY_MS },
-    { name: `notice day ${account} ${domain}`, places: 20, ms: DAY_MS },
+    { name: `notice hour ${address}`, slots: 3, ms: HOUR_MS },
+    { name: `notice day ${address}`, slots: 10, ms: DAY_MS },
+    { name: `notice day ${account} ${domain}`, slots: 20, ms: DAY_MS },
   ];
 }
 
@@ -203,7 +203,7 @@ function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: num
   return { kind: failed, reason, state: failed, text: '', dueAt: new Date(now), lastError: reason };
 }
 
-/** Deletes notices that ended before `before`, links that had expired, and unused quota places. Returns how many. */
+/** Deletes notices that ended before `before`, links that had expired, and unused quota slots. Returns how many. */
 async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   const old = { range: { lt: before } };
   const ended = await Promise.all(
@@ -214,9 +214,9 @@ async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   for (const { id } of ended.flat()) await store.notices.remove({ id });
   const links = await store.verifications.many({ expiresAt: old }, { sort: 'expiresAt', limit: PURGED_AT_ONCE });
   for (const { id } of links) await store.verifications.remove({ id });
-  const places = await store.quotas.many({ until: old }, { sort: 'until', limit: PURGED_AT_ONCE });
-  for (const { id } of places) await store.quotas.remove({ id, until: old });
-  return ended.flat().length + links.length + places.length;
+  const slots = await store.quotas.many({ until: old }, { sort: 'until', limit: PURGED_AT_ONCE });
+  for (const { id } of slots) await store.quotas.remove({ id, until: old });
+  return ended.flat().length + links.length + slots.length;
 }
 
 interface MailerSettings {
@@ -271,46 +271,46 @@ function toOutcome(attempt: MailAttempt): MailOutcome {
   return { kind: code >= 500 ? 'failed' : 'deferred', reason: `${host} (${address}): ${code} ${diag}` };
 }
 
-/** At most `places` in any `ms` milliseconds, counted by `name`. */
+/** At most `slots` in any `ms` milliseconds, counted by `name`. */
 interface Quota {
   readonly name: string;
-  readonly places: number;
+  readonly slots: number;
   readonly ms: number;
 }
 
-interface QuotaPlace {
+interface QuotaSlot {
   readonly id: string;
   readonly until: Date;
 }
 
 /**
- * Takes a place of every quota, or of none. A place is a row held until a time; a conditional write gives it to one
+ * Takes a slot of every quota, or of none. A slot is a row held until a time; a conditional write gives it to one
  * caller only, so concurrent processes never exceed the quota.
  */
-async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
-  const taken: QuotaPlace[] = [];
+async function takeSlots(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
+  const taken: QuotaSlot[] = [];
   for (const quota of quotas) {
-    const place = await takePlace(store, quota, now);
-    if (!place) {
+    const slot = await takeSlot(store, quota, now);
+    if (!slot) {
       for (const { id, until } of taken) await store.quotas.change({ id, until }, { until: now });
       return false;
     }
-    taken.push(place);
+    taken.push(slot);
   }
   return true;
 }
 
-async function takePlace(
+async function takeSlot(
   { quotas }: Pick<Store, 'quotas'>,
-  { name, places, ms }: Quota,
+  { name, slots, ms }: Quota,
   now: Date,
-): Promise<QuotaPlace | undefined> {
+): Promise<QuotaSlot | undefined> {
   const until = new Date(now.getTime() + ms);
-  for (let number = 0; number < places; number++) {
+  for (let number = 0; number < slots; number++) {
     const id = `${name} ${number}`;
     if ((await quotas.insert({ id, until })) === 'inserted') return { id, until };
     if (await quotas.change({ id, until: { range: { lte: now } } }, { until })) return { id, until };
-    // No valid place is held this long: the clock was ahead when it was taken.
+    // No valid slot is held this long: the clock was ahead when it was taken.
     if (await quotas.change({ id, until: { range: { gt: new Date(until.getTime() + MAX_CLOCK_SKEW_MS) } } }, { until }))
       return { id, until };
   }

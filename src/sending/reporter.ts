@@ -215,14 +215,14 @@ export function readReport({ id, body }: SendReport): OutcomeReport | undefined 
 /** The event of an attempt; every deferral gives one here. */
 export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
-  const detail = { diag: wordsOf(attempt), ...placesOf(attempt) };
+  const detail = { diag: wordsOf(attempt), ...connectionOf(attempt) };
   if (outcome !== 'delivered') return { kind: 'deferral', detail };
   const names = attempt.kind === 'answered' && attempt.relayed ? namesInSmtpReply(attempt.diag) : [];
   return { kind: 'send', detail, ...(names.length > 0 && { names }) };
 }
 
-/** The source of a reply; empty for our own. */
-function placesOf(attempt: MailAttempt): Happening['detail'] {
+/** The addresses of the connection that brought a reply; empty for our own. */
+function connectionOf(attempt: MailAttempt): Happening['detail'] {
   if (attempt.kind !== 'answered' || attempt.host === '') return {};
   return { source_ip: attempt.source, destination_ip: attempt.address, destination: attempt.host };
 }
@@ -247,7 +247,7 @@ function toBounce(attempt: MailAttempt): Happening {
     const bounce = classifyReply(attempt.code, attempt.diag);
     return {
       kind: bounce.kind,
-      detail: { diag: `smtp;${wordsOf(attempt)}`, ...bounceDetail(bounce), ...placesOf(attempt) },
+      detail: { diag: `smtp;${wordsOf(attempt)}`, ...bounceDetail(bounce), ...connectionOf(attempt) },
     };
   }
   // RFC 3463: 5.1.2, bad destination system address.

@@ -69,7 +69,7 @@ export function createSendingQuota(settings: LeaveSettings, deps: LeaveDeps) {
       return paused(row, queuedAt, now, holders.of(account, row).spread.next(now, ids.jitter()), deps.time);
     const all = [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])];
     for (const { meter } of all) await meter.read(now);
-    // No awaits from here on, so that two concurrent callers cannot both take the last place.
+    // No awaits from here on, so that two concurrent callers cannot both take the last slot.
     for (const { meter, spread } of all) {
       const at = meter.freeAt(now);
       if (at > now) return { kind: 'later', at: Math.min(at, now + LONGEST_WAIT_MS) + spread.next(now, ids.jitter()) };

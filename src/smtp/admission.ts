@@ -11,16 +11,16 @@ import type { SessionMeters } from './session-log.ts';
 export interface Admission {
   open(): void;
   close(): void;
-  /** Takes a place in the total and, unless a proxy has yet to name the client, in the count of its address. */
+  /** Takes a slot in the total and, unless a proxy has yet to name the client, in the count of its address. */
   enter(client: string, behindProxy: boolean): AdmissionResult | Promise<AdmissionResult>;
-  /** Whether most places are taken: sessions that send no mail have short timeouts then. */
+  /** Whether most slots are taken: sessions that send no mail have short timeouts then. */
   crowded(): boolean;
 }
 
-/** A place, or a refusal. */
+/** A slot, or a refusal. */
 export type AdmissionResult =
   | { readonly refused: Reply }
-  | { readonly refused?: undefined; readonly place: SessionPlace };
+  | { readonly refused?: undefined; readonly slot: SessionSlot };
 
 /**
  * The activity of a session, which decides whether it yields to a new client. slow: in DATA, with hardly any bytes
@@ -28,14 +28,14 @@ export type AdmissionResult =
  */
 export type SessionActivity = 'waiting' | 'data' | 'slow' | 'mail' | 'login';
 
-/** The place of one session. */
-export interface SessionPlace {
-  /** Counts the client that the proxy has named. A refusal releases the place. */
+/** The slot of one session. */
+export interface SessionSlot {
+  /** Counts the client that the proxy has named. A refusal releases the slot. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
   doing(what: SessionActivity): void;
-  /** `end` is called when the place is given to a new client. */
+  /** `end` is called when the slot is given to a new client. */
   onEvicted(end: () => void): void;
-  /** Releases the place; may be called again. */
+  /** Releases the slot; may be called again. */
   leave(): void;
 }
 
@@ -46,9 +46,9 @@ export interface LocalAdmission extends Admission {
   refuse(refused: Reply, client: string): { readonly refused: Reply };
 }
 
-type LocalEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: LocalPlace };
+type LocalEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly slot: LocalSlot };
 
-export interface LocalPlace extends SessionPlace {
+export interface LocalSlot extends SessionSlot {
   nameClient(client: string): Reply | undefined;
 }
 
@@ -80,7 +80,7 @@ export function createAdmission(
   { listener, clock, log, notes, meters }: AdmissionParts,
 ): LocalAdmission {
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
-  const places = createPlaces(settings, clock);
+  const slots = createSlots(settings, clock);
   let loggedAt = -Infinity;
 
   function refuse(refused: Reply, client: string): { readonly refused: Reply } {
@@ -94,18 +94,18 @@ export function createAdmission(
     return { refused };
   }
 
-  function placeOf(held: Held): LocalPlace {
+  function slotOf(held: Held): LocalSlot {
     return frozen({
       nameClient(client) {
-        const refused = places.nameClient(held, client);
-        if (refused) places.leave(held);
+        const refused = slots.nameClient(held, client);
+        if (refused) slots.leave(held);
         return refused && refuse(refused, client).refused;
       },
-      doing: (what) => places.doing(held, what),
+      doing: (what) => slots.doing(held, what),
       onEvicted(end) {
         held.end = end;
       },
-      leave: () => places.leave(held),
+      leave: () => slots.leave(held),
     });
   }
 
@@ -113,15 +113,15 @@ export function createAdmission(
     open: lag.start,
     close: lag.stop,
     refuse,
-    crowded: places.crowded,
+    crowded: slots.crowded,
     enter(client, behindProxy): LocalEntry {
-      const entered = lag.lagging() ? REFUSALS.busy : places.enter(behindProxy ? undefined : client);
-      return 'code' in entered ? refuse(entered, client) : { place: placeOf(entered) };
+      const entered = lag.lagging() ? REFUSALS.busy : slots.enter(behindProxy ? undefined : client);
+      return 'code' in entered ? refuse(entered, client) : { slot: slotOf(entered) };
     },
   });
 }
 
-/** A place that is taken. */
+/** A slot that is taken. */
 interface Held {
   /** The client's keys; undefined until a proxy has named it. */
   client: { readonly network: string; readonly site: string } | undefined;
@@ -133,16 +133,16 @@ interface Held {
   end: (() => void) | undefined;
 }
 
-/** The share of taken places from which on timeouts are short. */
+/** The share of taken slots from which on timeouts are short. */
 const CROWDED_SHARE = 0.8;
 
 /**
- * Counts sessions: in total, by address and by site. If all places are taken, a new client gets that of the session
+ * Counts sessions: in total, by address and by site. If all slots are taken, a new client gets that of the session
  * that has waited longest without mail. The time is multiplied by the number of sessions of its site, so that a few
- * addresses cannot hold all places. No site displaces one with fewer sessions. A session in DATA ends only if its bytes
+ * addresses cannot hold all slots. No site displaces one with fewer sessions. A session in DATA ends only if its bytes
  * hardly arrive, and after those that wait; one with a login ends after all others.
  */
-function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>, clock: Clock) {
+function createSlots(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>, clock: Clock) {
   const { maxSessions, maxSessionsPerAddress } = settings;
   const all = new Set<Held>();
   const networks = createTally();
@@ -166,7 +166,7 @@ function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessi
     return all.size <= maxSessions || evictFor(client.site) ? undefined : REFUSALS.tooManySessions;
   }
 
-  /** Ends the session that has the least claim to its place; false if none may be ended. */
+  /** Ends the session that has the least claim to its slot; false if none may be ended. */
   function evictFor(site: string): boolean {
     const now = clock.monotonic();
     let least: Held | undefined;
@@ -189,7 +189,7 @@ function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessi
 
   return frozen({
     crowded: () => all.size >= maxSessions * CROWDED_SHARE,
-    /** Takes a place, or returns a refusal. */
+    /** Takes a slot, or returns a refusal. */
     enter(address: string | undefined): Held | Reply {
       const held: Held = {
         client: undefined,

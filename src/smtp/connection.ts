@@ -23,7 +23,7 @@ import type { CommandAnswer } from './verbs.ts';
  * public methods and fields. Three private members have no public counterpart:
  *
  * - `_setListeners`: the public `init` greets after 100 ms, and after a reverse lookup or its `onConnect`.
- * - `_createParser`: the only place to install a custom parser. DATA needs one: `onData` gets bytes that have already
+ * - `_createParser`: the only way to install a custom parser. DATA needs one: `onData` gets bytes that have already
  *   lost their bare line ends.
  * - `_dataMode`: ends the parser's command mode within a chunk; the public `startDataMode` ends only at its own end of
  *   data.
@@ -81,7 +81,7 @@ export function createServers(
     },
     close,
     addresses: (): { readonly address: string; readonly port: number }[] =>
-      servers.map(({ library }) => placeOf(library.server)),
+      servers.map(({ library }) => addressOf(library.server)),
     listening: (): boolean => servers.length > 0 && servers.every(({ library }) => library.server.listening),
     /** Uses this certificate for new handshakes. Throws if key and certificate do not match. */
     useTls(tls: TlsSettings) {
@@ -107,10 +107,10 @@ async function toListen(entry: ListenEntry): Promise<object> {
   return { host: entry.host, port: entry.port, reusePort: entry.shared === true };
 }
 
-function placeOf(server: NetServer): { readonly address: string; readonly port: number } {
-  const place = server.address();
-  if (place === null) return { address: '', port: 0 };
-  return typeof place === 'string' ? { address: place, port: 0 } : { address: place.address, port: place.port };
+function addressOf(server: NetServer): { readonly address: string; readonly port: number } {
+  const address = server.address();
+  if (address === null) return { address: '', port: 0 };
+  return typeof address === 'string' ? { address, port: 0 } : { address: address.address, port: address.port };
 }
 
 /** The longest timer that Node allows: deadlines.ts has the timeouts, and checks all sessions at once. */

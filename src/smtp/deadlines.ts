@@ -5,9 +5,9 @@ import { REFUSALS } from './replies.ts';
 /** The window over which the minimum DATA rate is measured, in seconds. */
 const RATE_WINDOW_S = 30;
 
-/** Timeouts in milliseconds while most places are taken: for a command, and from one message to the next. */
+/** Timeouts in milliseconds while most slots are taken: for a command, and from one message to the next. */
 const CROWD = { commandMs: 10_000, mailMs: 60_000 };
-/** While most places are taken, a message that arrives more slowly than this many times the minimum rate is slow. */
+/** While most slots are taken, a message that arrives more slowly than this many times the minimum rate is slow. */
 const CROWD_RATE = 8;
 const CROWD_WINDOW_S = 10;
 
@@ -73,14 +73,14 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number) {
       if (accepted) mailSince = now;
     },
     inData: () => data !== undefined,
-    /** Whether the message arrives too slowly to keep its place, as measured by `overdue`. */
+    /** Whether the message arrives too slowly to keep its slot, as measured by `overdue`. */
     isSlow() {
       if (!data || data.seconds.length < CROWD_WINDOW_S) return false;
       return data.bytes - (data.seconds.at(-CROWD_WINDOW_S) ?? 0) < CROWD_RATE * settings.minDataRate * CROWD_WINDOW_S;
     },
     /**
      * To be called once a second. Returns the reply that ends the session if a deadline has passed. `crowded`: most
-     * places are taken, and others need them.
+     * slots are taken, and others need them.
      */
     overdue(now: number, crowded: boolean) {
       if (paused) {

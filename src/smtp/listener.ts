@@ -140,7 +140,7 @@ function withLog(listener: Listener, log: Log): Listener {
     ...listener,
     async start() {
       await listener.start();
-      for (const place of listener.addresses()) log.info('smtp.listening', { ...place });
+      for (const address of listener.addresses()) log.info('smtp.listening', { ...address });
     },
     async reload(tls) {
       await listener.reload(tls);
@@ -172,20 +172,20 @@ export function createSessionListener(
   const acceptor = createConnectionAcceptor(settings, { admission, clock, log });
   const servers = createServers(settings, { shared, log }, (socket, connect) => {
     if (stopping) return turnAway(socket);
-    acceptor.accept(socket, (address, place) => {
+    acceptor.accept(socket, (address, slot) => {
       if (stopping) {
-        place.leave();
+        slot.leave();
         return turnAway(socket);
       }
       const parts = { side, crowded: admission.crowded, clock, ids, log, notes, meters };
-      const session = createSession(settings, parts, { address, offersTls: tls !== undefined }, place);
+      const session = createSession(settings, parts, { address, offersTls: tls !== undefined }, slot);
       const connection = connect(session, () => {
-        place.leave();
+        slot.leave();
         open.delete(connection);
         wake();
       });
       open.add(connection);
-      place.onEvicted(() => connection.evict());
+      slot.onEvicted(() => connection.evict());
       connection.init();
     });
   });

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createAddressList, normalizeAddress } from '../base/networks.ts';
-import type { Admission, AdmissionResult, SessionPlace } from './admission.ts';
+import type { Admission, AdmissionResult, SessionSlot } from './admission.ts';
 import type { ListenerSettings } from './listener.ts';
 import { readProxyHeader } from './proxy-header.ts';
 import type { Reply } from './replies.ts';
@@ -14,7 +14,7 @@ const PROXY_HEADER_MS = 10_000;
 const FAREWELL_MS = 5_000;
 const MAX_LEAVING = 500;
 
-type OnAdmitted = (address: string, place: SessionPlace) => void;
+type OnAdmitted = (address: string, slot: SessionSlot) => void;
 
 /** Accepts new connections: determines the client's address, and rejects clients that `Admission` refuses. */
 export function createConnectionAcceptor(
@@ -66,32 +66,32 @@ export function createConnectionAcceptor(
     );
   }
 
-  function enter(socket: Socket, address: string, place: SessionPlace, welcome: OnAdmitted) {
-    if (socket.destroyed) place.leave();
-    else welcome(address, place);
+  function enter(socket: Socket, address: string, slot: SessionSlot, welcome: OnAdmitted) {
+    if (socket.destroyed) slot.leave();
+    else welcome(address, slot);
   }
 
-  async function behindProxy(socket: Socket, proxy: string, place: SessionPlace, welcome: OnAdmitted) {
+  async function behindProxy(socket: Socket, proxy: string, slot: SessionSlot, welcome: OnAdmitted) {
     if (closed) socket.destroy();
     track(socket);
     const header = await readProxyHeader(socket, Math.min(PROXY_HEADER_MS, settings.commandTimeoutMs), clock);
     if (socket.destroyed || header.kind === 'bad' || header.kind === 'more') {
-      place.leave();
+      slot.leave();
       log.info('smtp.refused', { client: proxy, reply: 'no PROXY header' });
       socket.destroy();
       return;
     }
     release(socket);
     const address = header.kind === 'client' ? header.address : proxy;
-    whenAnswered(place.nameClient(address), socket, (refused) => {
+    whenAnswered(slot.nameClient(address), socket, (refused) => {
       if (refused) reject(socket, refused);
-      else enter(socket, address, place, welcome);
+      else enter(socket, address, slot, welcome);
     });
   }
 
   return frozen({
     /**
-     * `welcome` is called for an admitted client, with its address and its place, which it must release at the client's
+     * `welcome` is called for an admitted client, with its address and its slot, which it must release at the client's
      * disconnect.
      */
     accept(socket: Socket, welcome: OnAdmitted) {
@@ -100,8 +100,8 @@ export function createConnectionAcceptor(
       const proxy = isProxy(address);
       whenAnswered<AdmissionResult>(admission.enter(address, proxy), socket, (entry) => {
         if (entry.refused) reject(socket, entry.refused);
-        else if (proxy) void behindProxy(socket, address, entry.place, welcome);
-        else enter(socket, address, entry.place, welcome);
+        else if (proxy) void behindProxy(socket, address, entry.slot, welcome);
+        else enter(socket, address, entry.slot, welcome);
       });
     },
     /** Destroys sockets that wait for a PROXY header or were rejected. */

@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/addresses/address.ts';
-import type { Admission, SessionActivity, SessionPlace } from './admission.ts';
+import type { Admission, SessionActivity, SessionSlot } from './admission.ts';
 import { pathIn, splitCommand } from './command-line.ts';
 import { createDeadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
@@ -62,7 +62,7 @@ export function createSession(
   settings: ListenerSettings,
   deps: { readonly side: Side; readonly crowded: Admission['crowded'] } & SessionLogDeps,
   client: Client,
-  place: Pick<SessionPlace, 'doing'>,
+  slot: Pick<SessionSlot, 'doing'>,
 ) {
   const { side, clock, log } = deps;
   const { address, offersTls } = client;
@@ -80,7 +80,7 @@ export function createSession(
 
   /** Reports a change of activity to admission. */
   function note(next: SessionActivity): void {
-    if (next !== doing) place.doing(next);
+    if (next !== doing) slot.doing(next);
     doing = next;
   }
 
@@ -133,7 +133,7 @@ export function createSession(
 
   /** Runs the verb unless the gate has answered. */
   function answer(fromGate: CommandAnswer | undefined, line: string): CommandAnswer | Promise<CommandAnswer> {
-    if (fromGate && state.login) place.doing('login');
+    if (fromGate && state.login) slot.doing('login');
     // Login lines contain the key and must not be logged.
     if (fromGate) return settle(fromGate, /^MAIL FROM:/i.test(line) ? line : 'AUTH');
     const fromVerb = obey(dialog, line);

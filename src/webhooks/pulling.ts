@@ -100,7 +100,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
   const limit = retryHours * HOUR_MS;
   const meters = createDeliveryMeters(deps.metrics);
-  const places = createAccountPlaces();
+  const slots = createAccountSlots();
   const unread = createShares(UNREAD);
   const waiters = createMailWaiters(clock);
   const pullPreparation = createPullPreparation({ ...deps, stopping: () => stopped });
@@ -238,7 +238,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
      */
     async pull(endpoint: EndpointName, wish: PullOptions): Promise<PulledMails | 'busy'> {
       const lookInTurn = () =>
-        places.run(endpoint.account, async () => {
+        slots.run(endpoint.account, async () => {
           if (stopped || wish.gone.aborted) return NOTHING;
           const looked = await look(endpoint, wish);
           if ('next' in looked) return looked;
@@ -284,15 +284,15 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
 }
 
 /** Limits the concurrent preparations of each account. */
-function createAccountPlaces() {
-  const all = new Map<string, { readonly places: Semaphore; users: number }>();
+function createAccountSlots() {
+  const all = new Map<string, { readonly slots: Semaphore; users: number }>();
   return {
     async run<T>(account: string, work: () => Promise<T>): Promise<T> {
-      const own = all.get(account) ?? { places: createSemaphore(LOOKS), users: 0 };
+      const own = all.get(account) ?? { slots: createSemaphore(LOOKS), users: 0 };
       all.set(account, own);
       own.users++;
       try {
-        return await own.places.run(work);
+        return await own.slots.run(work);
       } finally {
         own.users--;
         if (own.users === 0) all.delete(account);

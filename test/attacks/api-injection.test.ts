@@ -6,8 +6,8 @@ import { OPERATIONS } from '../../src/api/operations/index.ts';
 import { ACCOUNT, type ApiWorld, KEY, putDeadDelivery, startApi } from '../support/api.ts';
 import { figures } from '../support/attacks/figures.ts';
 import { FEW_OPERATORS, FEW_TEXTS, OPERATORS, STORED, TEXTS } from '../support/attacks/payloads.ts';
-import { paramsWith, placesOf } from '../support/attacks/places.ts';
 import { servePlanted } from '../support/attacks/planted.ts';
+import { paramsWith, positionsOf } from '../support/attacks/positions.ts';
 import { type Finding, type Probed, probe, prototypes } from '../support/attacks/prober.ts';
 import { SMALL } from '../support/attacks/sizes.ts';
 import { drivers } from '../support/database.ts';
@@ -32,7 +32,7 @@ async function open(driver = drivers[0]): Promise<ApiWorld> {
 }
 
 describe('hostile values in every parameter of every operation', () => {
-  const total = { asked: 0, handled: 0, places: 0, deepest: 0 };
+  const total = { asked: 0, handled: 0, positions: 0, deepest: 0 };
   const findings: Finding[] = [];
   const payloads = SMALL ? { others: FEW_OPERATORS, texts: FEW_TEXTS, shared: 3 } : { others: OPERATORS, texts: TEXTS };
   // What one attack leaves behind may hide what the next would find, so that each has a world of its own where there is
@@ -52,8 +52,8 @@ describe('hostile values in every parameter of every operation', () => {
       const faults = world.log.of('api.fault').map(({ fields }) => String(fields.error));
       total.asked += probed.asked;
       total.handled += probed.handled;
-      total.places += placesOf(each).length;
-      total.deepest = Math.max(total.deepest, ...placesOf(each).map(({ steps }) => steps.length));
+      total.positions += positionsOf(each).length;
+      total.deepest = Math.max(total.deepest, ...positionsOf(each).map(({ steps }) => steps.length));
       findings.push(...probed.findings);
       expect({ findings: probed.findings, faults }).to.deep.equal({ findings: [], faults: [] });
     });
@@ -63,8 +63,8 @@ describe('hostile values in every parameter of every operation', () => {
     const of = (...kinds: readonly Finding['kind'][]) => findings.filter(({ kind }) => kinds.includes(kind)).length;
     figures(19, {
       operations: OPERATIONS.length,
-      places: total.places,
-      'deepest place': total.deepest,
+      positions: total.positions,
+      'deepest position': total.deepest,
       calls: total.asked,
       'reached the handler': total.handled,
       GeneralError: of('fault'),
@@ -77,7 +77,7 @@ describe('hostile values in every parameter of every operation', () => {
   it('tries at least 12 operators for each, at every declared depth', () => {
     for (const operators of [OPERATORS, FEW_OPERATORS]) expect(operators.length).to.be.at.least(12);
     expect(
-      placesOf(OPERATIONS.find(({ path }) => path === '/messages/send') ?? PLANTED).map(({ name }) => name),
+      positionsOf(OPERATIONS.find(({ path }) => path === '/messages/send') ?? PLANTED).map(({ name }) => name),
     ).to.include.members([
       'message.to[].email',
       'message.merge_vars[].vars[].content',
@@ -149,18 +149,18 @@ describe('nested values', () => {
     let asked = 0;
     const before = prototypes();
     for (const each of OPERATIONS) {
-      for (const [n, place] of placesOf(each)
+      for (const [n, position] of positionsOf(each)
         .filter(({ steps, isName }) => steps.length === 1 && !isName)
         .entries()) {
         for (const [levels, cut] of SMALL && n > 0 ? NESTED.slice(0, 2) : NESTED) {
-          const body = JSON.stringify({ ...paramsWith(each, place, 'HERE'), key: KEY }).replace(
+          const body = JSON.stringify({ ...paramsWith(each, position, 'HERE'), key: KEY }).replace(
             '"HERE"',
             '['.repeat(levels) + (cut ? '' : ']'.repeat(levels)),
           );
           const response = await fetch(`${world.base}/api/1.0${each.path}.json`, { method: 'POST', body });
           const { name } = Object(await response.json());
           asked++;
-          expect({ status: response.status, name }, `${each.path} ${place.name} ${levels}`).to.deep.equal({
+          expect({ status: response.status, name }, `${each.path} ${position.name} ${levels}`).to.deep.equal({
             status: 422,
             name: 'ValidationError',
           });

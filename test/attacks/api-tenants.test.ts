@@ -7,8 +7,8 @@ import { createKey } from '../../src/store/rows/accounts.ts';
 import { COLLECTIONS } from '../../src/store/store.ts';
 import { ACCOUNT, type ApiWorld, putDeadDelivery, startApi } from '../support/api.ts';
 import { figures } from '../support/attacks/figures.ts';
-import { paramsWith, placesOf } from '../support/attacks/places.ts';
 import { servePlanted } from '../support/attacks/planted.ts';
+import { paramsWith, positionsOf } from '../support/attacks/positions.ts';
 import { SMALL } from '../support/attacks/sizes.ts';
 import { createStage, type Stage, startStages } from '../support/contract/stage.ts';
 import { ENTRIES } from '../support/contract/table.ts';
@@ -124,15 +124,19 @@ const isNumber = ({ types }: { types: ReadonlySet<string> }) => types.has('integ
 
 /** The example as it is, and with every name of the other account in every parameter that takes one. */
 function callsOf(each: Operation, every: boolean): Record<string, unknown>[] {
-  const places = placesOf(each).filter(({ name }) => !/content|html|text|raw_message/.test(name));
-  const texts = places
+  const positions = positionsOf(each).filter(({ name }) => !/content|html|text|raw_message/.test(name));
+  const texts = positions
     .filter(isText)
-    .flatMap((place) =>
-      (!every ? NAMES.filter((_, n) => n % (place.steps.length > 1 ? 9 : 2) === 0) : NAMES).map((name) =>
-        paramsWith(each, place, name),
+    .flatMap((position) =>
+      (!every ? NAMES.filter((_, n) => n % (position.steps.length > 1 ? 9 : 2) === 0) : NAMES).map((name) =>
+        paramsWith(each, position, name),
       ),
     );
-  return [{ ...each.example }, ...texts, ...places.filter(isNumber).map((place) => paramsWith(each, place, 4))];
+  return [
+    { ...each.example },
+    ...texts,
+    ...positions.filter(isNumber).map((position) => paramsWith(each, position, 4)),
+  ];
 }
 
 interface Difference {

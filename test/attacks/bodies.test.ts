@@ -152,11 +152,11 @@ describe('request bodies made to block the daemon', () => {
     await victim.lateness();
     let turn = 0;
     for (const { path, params, large } of OPERATIONS)
-      for (const place of holdersIn(params))
+      for (const holder of holdersIn(params))
         for (const item of inTurn(BAD_ITEMS, turn++, 1))
           for (const count of large ? [1000, 100_000] : [1000, 90_000]) {
-            const body = Buffer.from(filled(place, item, count, KEY));
-            await tally.send(`${count} times ${item} in ${place.join('.')} of ${path}`, path, body, {});
+            const body = Buffer.from(filled(holder, item, count, KEY));
+            await tally.send(`${count} times ${item} in ${holder.join('.')} of ${path}`, path, body, {});
           }
     await tally.end();
   });

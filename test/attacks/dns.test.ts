@@ -11,7 +11,7 @@ import { size } from '../support/attacks/sizes.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { createTestLog } from '../support/log.ts';
-import { message, openSession, type Place, sendMail } from '../support/mail.ts';
+import { type HostPort, message, openSession, sendMail } from '../support/mail.ts';
 import { startMailSink } from '../support/mail-sink.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
@@ -258,14 +258,14 @@ describe('a name whose address changes (rebinding, TTL 0)', () => {
 
 /** Sends mail, session after session: how long each took, and how many DNS answers had been given by then. */
 async function measure(
-  place: Place,
+  server: HostPort,
   count: number,
   answers: () => number,
 ): Promise<{ took: number[]; answers: number }> {
   const took: number[] = [];
   for (let n = 0; n < count; n++) {
     const began = performance.now();
-    const session = await openSession(place);
+    const session = await openSession(server);
     for (const line of ['EHLO client.out.test', `MAIL FROM:<a@n${n}.out.test>`, 'RCPT TO:<b@in.test>', 'DATA'])
       expect(await session.say(line)).to.match(/^[23]/);
     expect(await session.data(message(`silent-${n}`))).to.match(/^250/);

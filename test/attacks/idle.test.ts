@@ -11,16 +11,16 @@ import { until } from '../support/until.ts';
 
 const IDLE = size(10_000, 1500);
 /** Large enough that the idle ones are not yet a crowd, whose sessions are closed early. */
-const PLACES = Math.ceil(IDLE / 0.75);
-const OVER = 60; // clients that come when there is no place
-const NEWCOMERS = PLACES - IDLE + OVER;
+const SLOTS = Math.ceil(IDLE / 0.75);
+const OVER = 60; // clients that come when there is no slot
+const NEWCOMERS = SLOTS - IDLE + OVER;
 const CROWDS = 2;
 const MEMORY_MB = size(400, 330);
 const BANNER_MS = size(50, 200);
 
 /** Settings of a host that expects a crowd. */
-const settings = (places: number) => ({
-  POSTERN_SMTP__MAX_SESSIONS: String(places),
+const settings = (slots: number) => ({
+  POSTERN_SMTP__MAX_SESSIONS: String(slots),
   POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '50',
 });
 
@@ -47,8 +47,8 @@ describe(`${IDLE} idle sessions`, () => {
   }
 
   /** The daemon with its crowd, and what became of memory and greetings. */
-  async function fill(places: number, patches: readonly Patch[] = []) {
-    const victim = keep(await startVictim({ env: settings(places), patches }));
+  async function fill(slots: number, patches: readonly Patch[] = []) {
+    const victim = keep(await startVictim({ env: settings(slots), patches }));
     const before = await victim.rss();
     const crowds = await Promise.all(Array.from({ length: CROWDS }, (_, i) => crowdOf(victim, IDLE / CROWDS, 10 + i)));
     const probe = keep(startProbe(victim.postern.smtp, 2));
@@ -70,7 +70,7 @@ describe(`${IDLE} idle sessions`, () => {
     (await Promise.all(crowds.map((crowd) => crowd.report()))).reduce((sum, { open }) => sum + open, 0);
 
   it('use little memory, do not delay others, and are replaced by new connections when the limit is reached', async () => {
-    const { victim, crowds, before, open, rss, p99 } = await fill(PLACES);
+    const { victim, crowds, before, open, rss, p99 } = await fill(SLOTS);
     expect(open, 'sessions that are held').to.equal(IDLE);
     expect(await sendMail(victim.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, message('good'))).to.match(
       /^250/,
@@ -79,7 +79,7 @@ describe(`${IDLE} idle sessions`, () => {
     const newcomers = await crowdOf(victim, NEWCOMERS, 30);
     const { first } = await newcomers.report();
     expect(Object.keys(first), 'what newcomers are told').to.deep.equal(['220 in.postern.test ESMTP Postern']);
-    await until('no more sessions than places', async () => (await openOf([...crowds, newcomers])) <= PLACES);
+    await until('no more sessions than slots', async () => (await openOf([...crowds, newcomers])) <= SLOTS);
     expect(await sendMail(victim.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, message('late'))).to.match(
       /^250/,
     );
@@ -111,7 +111,7 @@ describe(`${IDLE} idle sessions`, () => {
       },
     ]);
     const newcomers = await crowdOf(victim, NEWCOMERS, 30);
-    expect(await openOf([...crowds, newcomers])).to.be.above(PLACES);
+    expect(await openOf([...crowds, newcomers])).to.be.above(SLOTS);
     expect(rss, 'MB').to.be.above(MEMORY_MB);
     expect(p99, 'ms').to.be.above(BANNER_MS);
   });

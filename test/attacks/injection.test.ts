@@ -9,7 +9,7 @@ import { toToken } from '../../src/mail/addresses/return-address.ts';
 import { ACCOUNT, startApi } from '../support/api.ts';
 import { figures } from '../support/attacks/figures.ts';
 import { faultsOfCsv, faultsOfLogLine, faultsOfMail, tagsOf } from '../support/attacks/outlets.ts';
-import { paramsWith, placesOf } from '../support/attacks/places.ts';
+import { paramsWith, positionsOf } from '../support/attacks/positions.ts';
 import { SMALL } from '../support/attacks/sizes.ts';
 import { createCaller, KEY, testSettings } from '../support/daemon.ts';
 import { readArchive, readCsv } from '../support/exports.ts';
@@ -99,10 +99,10 @@ describe('hostile text in output', () => {
     });
     const {
       http,
-      smtp: [place],
+      smtp: [address],
     } = await daemon.start();
     base = `http://${http.host}:${http.port}`;
-    smtp = { host: place?.host ?? '', port: place?.port ?? 0 };
+    smtp = { host: address?.host ?? '', port: address?.port ?? 0 };
     caller = createCaller(base, KEY);
     await caller.api('/inbound/add-domain', { domain: 'in.test' });
     await caller.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
@@ -127,22 +127,24 @@ describe('hostile text in output', () => {
     let [asked, refused, expected] = [0, 0, 0];
     const before = sunk().length;
     for (const each of OPERATIONS.filter(({ path }) => path === '/messages/send')) {
-      const places = placesOf(each).filter(
+      const positions = positionsOf(each).filter(
         ({ types, name }) => types.has('string') && name.startsWith('message.') && !/attachments|images/.test(name),
       );
-      const files = placesOf(each).filter(({ name }) => /(?:attachments|images)\[\]\.(?:name|type)$/.test(name));
-      const calls = [...places, ...files].flatMap((place) => PAYLOADS.map((payload) => ({ place, payload })));
-      await inTurns(calls, async ({ place, payload }) => {
+      const files = positionsOf(each).filter(({ name }) => /(?:attachments|images)\[\]\.(?:name|type)$/.test(name));
+      const calls = [...positions, ...files].flatMap((position) => PAYLOADS.map((payload) => ({ position, payload })));
+      await inTurns(calls, async ({ position, payload }) => {
         const { message } = paramsWith(
           { ...each, example: { ...each.example, params: { message: BASE } } },
-          place,
+          position,
           payload,
         );
         const { status, body } = await caller.ask(each.path, { message });
         asked++;
         if (status === 200) expected += queued(body);
         else refused++;
-        expect(status, `${place.name} ${JSON.stringify(payload)} ${JSON.stringify(body)}`).to.be.oneOf([200, 404, 422]);
+        expect(status, `${position.name} ${JSON.stringify(payload)} ${JSON.stringify(body)}`).to.be.oneOf([
+          200, 404, 422,
+        ]);
       });
     }
     for (const payload of PAYLOADS) {

@@ -6,7 +6,7 @@ import { SMALL } from '../support/attacks/sizes.ts';
 import { greeted, loggedIn, repliesToEnd } from '../support/attacks/talk.ts';
 import { startVictim, type Victim } from '../support/attacks/victim.ts';
 import { eventsOf } from '../support/events.ts';
-import type { Place } from '../support/mail.ts';
+import type { HostPort } from '../support/mail.ts';
 import { type MailSink, startMailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
 
@@ -57,7 +57,7 @@ const first = (n: number, ending: string) => `From: a@sender.test\r\nSubject: fi
 const smuggled = (n: number) =>
   `MAIL FROM:<evil@sender.test>\r\nRCPT TO:<x@in.test>\r\nDATA\r\nFrom: a@sender.test\r\nSubject: evil-${n}\r\n\r\nx\r\n.\r\nQUIT\r\n`;
 
-/** Every place of the message and what is behind it, or those in and around the ending; and all of them at once. */
+/** Every position of the message and what is behind it, or those in and around the ending; and all of them at once. */
 function attempts(endings: readonly string[]): Attempt[] {
   return endings.flatMap((ending) => {
     const end = first(0, ending).length;
@@ -93,7 +93,7 @@ describe('false ends of DATA, split at every byte', () => {
     await sink.stop();
   });
 
-  async function attempt(at: Place, how: Attempt, login: boolean): Promise<Outcome> {
+  async function attempt(at: HostPort, how: Attempt, login: boolean): Promise<Outcome> {
     const n = 100_000 + number++; // as long as each other, so that cuts mean the same
     const client = await (login ? loggedIn(at) : greeted(at));
     for (const line of ['MAIL FROM:<a@sender.test>', 'RCPT TO:<x@in.test>', 'DATA']) await client.say(line);

@@ -5,7 +5,7 @@ import { gap, inTurns } from '../support/attacks/in-turns.ts';
 import { startLeaky } from '../support/attacks/leaky-starttls.ts';
 import { startVictim, type Victim } from '../support/attacks/victim.ts';
 import { KEY } from '../support/daemon.ts';
-import type { Place } from '../support/mail.ts';
+import type { HostPort } from '../support/mail.ts';
 import { createClient } from '../support/smtp.ts';
 import { plain } from '../support/submission.ts';
 
@@ -44,7 +44,7 @@ const ATTEMPTS: readonly Attempt[] = INJECTED.flatMap((injected) => {
 });
 
 /** Talks as an attacker in the middle would have it, and finds out what the other side makes of it in TLS. */
-async function attempt(at: Place, { injected, cut }: Attempt): Promise<Outcome> {
+async function attempt(at: HostPort, { injected, cut }: Attempt): Promise<Outcome> {
   const client = createClient(connect(at).setNoDelay());
   await client.reply();
   for (const line of BEFORE) await client.say(line);
@@ -74,7 +74,7 @@ async function attempt(at: Place, { injected, cut }: Attempt): Promise<Outcome> 
   return { injected, cut, handshake, extra, remembered };
 }
 
-async function all(at: Place, attempts = ATTEMPTS): Promise<Outcome[]> {
+async function all(at: HostPort, attempts = ATTEMPTS): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   await inTurns(attempts, AT_ONCE, async (how) => {
     outcomes.push(await attempt(at, how));

@@ -45,7 +45,7 @@ if (program !== undefined)
       await Promise.all([zone?.stop(), ns1?.stop(), ns2?.stop()]);
     });
 
-    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const location = () => page.browser.evaluate('location.pathname + location.search');
     const api = (path: string, params?: object) => page.running.api(path, params);
 
     it('explains how to send a first message while there is none', async () => {
@@ -60,7 +60,7 @@ if (program !== undefined)
         await page.press('Add a domain\u2026');
         await page.fill('Domain', 'wrong.test');
         await page.press('Add domain');
-        await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
+        await until('the domain', async () => (await location()) === '/console/domain/wrong.test');
         await page.shows('Wrong MX');
         await page.shows('The MX records of wrong.test point to mail.old.test, not to in.postern.test');
         await page.shows('10 in.postern.test.');
@@ -73,7 +73,7 @@ if (program !== undefined)
         await page.open('/');
         await page.shows('Needs attention');
         await page.press('The MX records of wrong.test point to mail.old.test');
-        await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
+        await until('the domain', async () => (await location()) === '/console/domain/wrong.test');
       });
 
       it('shows the answer of each name server, since when, and the next check', async () => {
@@ -136,7 +136,7 @@ if (program !== undefined)
         await page.fill('Address', 'support-9@wrong.test');
         await page.browser.press('Enter');
         await page.shows('Accepts the mail.');
-        expect(await place()).to.equal('/console/domain/wrong.test?test=support-9%40wrong.test');
+        expect(await location()).to.equal('/console/domain/wrong.test?test=support-9%40wrong.test');
         expect(
           await page.browser.evaluate(`[...document.querySelectorAll('.verdicts li')].map((one) => one.innerText)`),
         ).to.deep.equal([
@@ -229,7 +229,7 @@ if (program !== undefined)
         await page.press('Remove domain\u2026');
         await page.shows('Mail to it will be refused.');
         await page.press('Remove domain');
-        await until('the list', async () => (await place()) === '/console/domains');
+        await until('the list', async () => (await location()) === '/console/domains');
         expect(await api('/inbound/domains')).to.have.length(1);
         await until('the list without it', async () => !(await page.text()).includes('wrong.test'));
       });
@@ -260,7 +260,7 @@ if (program !== undefined)
         await page.fill('URL', page.hook.url);
         await page.press('Add route');
         await page.shows('Accepts the mail.');
-        expect(await place()).to.equal('/console/domain/in.test?test=nobody%40in.test');
+        expect(await location()).to.equal('/console/domain/in.test?test=nobody%40in.test');
         const routes = await api('/inbound/routes', { domain: 'in.test' });
         const made = routes.find(({ pattern }: { pattern: string }) => pattern === 'nobody');
         await api('/inbound/delete-route', { id: made.id });
@@ -343,7 +343,7 @@ if (program !== undefined)
         await page.open('/lists');
         await page.press('Whitelist');
         await page.shows('No whitelisted addresses');
-        expect(await place()).to.equal('/console/lists?list=whitelist');
+        expect(await location()).to.equal('/console/lists?list=whitelist');
         await page.press('Add an address\u2026');
         await page.fill('Address', 'friend@to.test');
         await page.press('Add address');
@@ -386,9 +386,9 @@ if (program !== undefined)
         await until('the event', async () => (await api('/messages/info', { id })).state === 'deferred');
         await page.open('/sent');
         await page.press('Deferred');
-        expect(await place()).to.equal('/console/sent?q=state%3Adeferred');
+        expect(await location()).to.equal('/console/sent?q=state%3Adeferred');
         await page.press('Your order');
-        await until('the message', async () => (await place()) === `/console/sent/${id}`);
+        await until('the message', async () => (await location()) === `/console/sent/${id}`);
         await page.shows('Deferred by the recipient\u2019s server after');
         const text = await page.text();
         expect(text).to.match(/relay\.test: 451 after \d/);
@@ -434,7 +434,7 @@ if (program !== undefined)
         await page.press('Send again');
         await page.press('a new message');
         await until('it came twice', () => relay.mails.filter(({ to }) => to.includes('twice@to.test')).length === 2);
-        expect(await place())
+        expect(await location())
           .to.match(/^\/console\/sent\/[0-9a-f]{32}$/)
           .and.to.not.contain(id);
       });
@@ -572,7 +572,7 @@ if (program !== undefined)
         await page.open('/', PHONE);
         await page.press('More');
         await page.press('Domains');
-        await until('the screen', async () => (await place()) === '/console/domains');
+        await until('the screen', async () => (await location()) === '/console/domains');
       });
 
       const pathOf = async (path: string) =>

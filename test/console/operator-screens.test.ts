@@ -31,7 +31,7 @@ if (program !== undefined)
       POSTERN_DATA_DIR: page.running.dir,
       POSTERN_HTTP__LISTEN: new URL(page.running.base).host,
     });
-    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const location = () => page.browser.evaluate('location.pathname + location.search');
     const titled = (title: string) =>
       `[...document.querySelectorAll('figure.plot')].find((one) => one.innerText.startsWith(${JSON.stringify(title)}))`;
     /** How many points of the drawing have a colour. */
@@ -141,7 +141,7 @@ if (program !== undefined)
           expect(rows.filter((row) => row.includes('(shop)'))).to.have.length(1);
           await page.press('/hook (shop)');
           await until('the endpoint of that account', async () =>
-            /^\/console\/endpoint\?account=[^&]+&url=/.test(await place()),
+            /^\/console\/endpoint\?account=[^&]+&url=/.test(await location()),
           );
           await page.shows('connection refused');
         } finally {
@@ -169,7 +169,7 @@ if (program !== undefined)
       it('shows its name, version, uptime and what needs the attention of the operator', async () => {
         await page.open('/');
         await page.press('Host');
-        await until('the screen', async () => (await place()) === '/console/host');
+        await until('the screen', async () => (await location()) === '/console/host');
         await page.shows('in.postern.test');
         const text = await page.text();
         expect(text).to.match(/Accepting mail\. 2 endpoints down/);
@@ -191,7 +191,7 @@ if (program !== undefined)
           await until('another step', async () => (await table('Free disk')).length === rows);
         };
         await page.press('30 days');
-        await until('the place', async () => (await place()) === '/console/host?span=month');
+        await until('the location', async () => (await location()) === '/console/host?span=month');
         await steps(242);
         await page.press('Day');
         await steps(146);
@@ -281,7 +281,7 @@ if (program !== undefined)
         await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
         await page.open('/host');
         await page.press('Host activity');
-        await until('the place', async () => (await place()) === '/console/host/actions');
+        await until('the location', async () => (await location()) === '/console/host/actions');
         const rows = () =>
           page.browser.evaluate(`[...document.querySelectorAll('.actions > li')].map((one) => one.innerText)`);
         // The history is written a moment after what it tells, and the list is not live.
@@ -299,11 +299,11 @@ if (program !== undefined)
           page.browser.evaluate(`[...document.querySelectorAll('.log > li')].map((one) => one.innerText)`);
         expect(await lines()).to.not.deep.equal([]);
         await page.press('Errors');
-        await until('the place', async () => (await place()) === '/console/host/log?level=error');
+        await until('the location', async () => (await location()) === '/console/host/log?level=error');
         await page.shows('No log lines match');
         await page.press('Show all lines');
         await page.press('delivery.deferred');
-        await until('the place', async () => (await place()) === '/console/host/log?event=delivery.deferred');
+        await until('the location', async () => (await location()) === '/console/host/log?event=delivery.deferred');
         await until('those alone', async () =>
           (await lines()).every((one: string) => one.includes('delivery.deferred')),
         );

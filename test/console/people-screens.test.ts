@@ -32,7 +32,7 @@ if (program !== undefined)
       await page?.stop();
     });
 
-    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const location = () => page.browser.evaluate('location.pathname + location.search');
     const rowOf = (text: string) =>
       page.browser.evaluate(
         `[...document.querySelectorAll('.rows > li')].find((one) => one.innerText.includes(${JSON.stringify(text)}))?.innerText`,
@@ -57,7 +57,7 @@ if (program !== undefined)
       await page.press('People');
       await page.press('Accounts');
       await page.press('late & new');
-      await until('its start page', async () => (await place()) === `/console/?account=${id}`);
+      await until('its start page', async () => (await location()) === `/console/?account=${id}`);
       expect(
         await page.browser.evaluate(`document.querySelector('.top select').selectedOptions[0].innerText`),
       ).to.equal('late & new');
@@ -82,7 +82,7 @@ if (program !== undefined)
       await page.browser.press('j');
       await page.browser.press('Enter');
       const second = (await store.accounts.one({ number: 2 }))?.id;
-      await until('the second account', async () => (await place()) === `/console/?account=${second}`);
+      await until('the second account', async () => (await location()) === `/console/?account=${second}`);
     });
 
     it('invite a person with a link that is shown once and opens the console', async () => {

@@ -333,7 +333,7 @@ async function lostControls(page: ConsolePage, { name }: Look): Promise<string[]
         window.round.add(one);
         if (window.reached.has(one)) return false;
         window.reached.add(one);
-        const ring = [one, one.closest('.search')].some((place) => place && getComputedStyle(place).outlineStyle !== 'none' && parseFloat(getComputedStyle(place).outlineWidth) >= 1);
+        const ring = [one, one.closest('.search')].some((element) => element && getComputedStyle(element).outlineStyle !== 'none' && parseFloat(getComputedStyle(element).outlineWidth) >= 1);
         if (!ring && one.tagName !== 'IFRAME') window.unseen.push('no ring: ' + one.outerHTML.slice(0, 120));
         return false;
       })()`);

@@ -27,7 +27,7 @@ if (program !== undefined)
     });
     after(() => page?.stop());
 
-    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const location = () => page.browser.evaluate('location.pathname + location.search');
     const deliveries = (state: string) => page.running.api('/inbound/deliveries', { state });
 
     it('explains how to receive a first mail while there is none', async () => {
@@ -64,7 +64,7 @@ if (program !== undefined)
       await page.browser.press('/');
       await page.browser.type('4711 is');
       await page.browser.press('Enter');
-      await until('the address of the search', async () => (await place()) === '/console/mail?q=4711+is');
+      await until('the address of the search', async () => (await location()) === '/console/mail?q=4711+is');
       await page.press('Delivered');
       await page.press('Order 4711 is late');
       await page.shows('Timeline');
@@ -88,7 +88,7 @@ if (program !== undefined)
       await page.shows('Subject: Order 4711 is late');
       await page.press('Payload');
       await page.shows('"raw_msg"');
-      expect(await place()).to.equal(`/console/message/${one.id}?tab=payload`);
+      expect(await location()).to.equal(`/console/message/${one.id}?tab=payload`);
     });
 
     it('shows the HTML of a mail with its embedded pictures, and its links as text', async () => {
@@ -131,7 +131,7 @@ if (program !== undefined)
       await page.shows('No messages match this search');
       await page.press('1 refusal also matches');
       await page.shows('nobody@in.test');
-      expect(await place()).to.equal('/console/refused?q=bob%40sender.test');
+      expect(await location()).to.equal('/console/refused?q=bob%40sender.test');
     });
 
     it('replays all results of a search, after showing the count', async () => {
@@ -199,7 +199,7 @@ if (program !== undefined)
 
     it('filters the list by a domain, one of its routes and an endpoint', async () => {
       const [{ id }] = await page.running.api('/inbound/routes', { domain: 'in.test' });
-      const terms = async () => new URL(await place(), page.running.base).searchParams.get('q');
+      const terms = async () => new URL(await location(), page.running.base).searchParams.get('q');
       await page.open('/mail');
       await page.choose('Domain', '@in.test');
       await until('the domain in the search', async () => (await terms()) === 'to:@in.test');
@@ -305,9 +305,9 @@ if (program !== undefined)
       await page.browser.press('x');
       await page.shows('Replay 1 selected');
       await page.browser.press('Enter');
-      await until('the message', async () => (await place()) === `/console/message/${first}`);
+      await until('the message', async () => (await location()) === `/console/message/${first}`);
       await page.browser.press('Escape');
-      await until('the list', async () => (await place()).startsWith('/console/mail'));
+      await until('the list', async () => (await location()).startsWith('/console/mail'));
       await page.browser.press('?');
       await page.shows('next / previous row');
       await page.browser.press('Escape');
@@ -322,11 +322,11 @@ if (program !== undefined)
         await until('the message', async () => {
           const inRow = await page.browser.evaluate(`document.activeElement.closest('[data-row]') !== null`);
           await page.browser.press(inRow ? 'Enter' : 'j');
-          return (await place()).startsWith('/console/message/');
+          return (await location()).startsWith('/console/message/');
         });
         if (waits) await page.shows('Timeline');
         await page.browser.press('Escape');
-        await until('the list', async () => (await place()) === list);
+        await until('the list', async () => (await location()) === list);
         // Not only its subject, which the message shows too.
         const row = `[...document.querySelectorAll('main [data-row]')].some((one) => one.innerText.includes('Order 4711'))`;
         await until('the row', () => page.browser.evaluate(row));
@@ -338,7 +338,7 @@ if (program !== undefined)
       await page.shows('Select a message to preview it (j/k)');
       await page.browser.press('j');
       await page.shows('Timeline');
-      expect(await place()).to.equal('/console/mail');
+      expect(await location()).to.equal('/console/mail');
     });
 
     const pathOf = async (name: string) => {
@@ -407,8 +407,8 @@ if (program !== undefined)
     it('shows the results of the scanners', async () => {
       const [rspamd, clamd] = [await startRspamd(), await startClamd()];
       const page = await startConsolePage(program, {
-        POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-        POSTERN_SCAN__CLAMD: clamd.place,
+        POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`,
+        POSTERN_SCAN__CLAMD: clamd.address,
       });
       try {
         await page.mail(message('An invoice', EICAR));
@@ -528,7 +528,7 @@ if (program !== undefined)
       }
     });
 
-    it('waits for a place when too many calls of its session are still running', async () => {
+    it('waits for a slot when too many calls of its session are still running', async () => {
       const page = await startConsolePage(program);
       try {
         await page.open('/');

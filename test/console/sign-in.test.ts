@@ -34,7 +34,7 @@ if (program !== undefined)
     });
 
     const menu = () => page.browser.evaluate(`document.querySelector('.menu summary').click()`);
-    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const location = () => page.browser.evaluate('location.pathname + location.search');
     const shown = () => page.browser.evaluate(`document.querySelector('.secret').innerText`);
     const focused = () => page.browser.evaluate(`document.activeElement.closest('label')?.innerText ?? ''`);
     async function signOut() {
@@ -71,7 +71,7 @@ if (program !== undefined)
       await signIn();
       await page.shows('Timeline');
       await page.browser.press('Escape');
-      await until('the list', async () => (await place()) === '/console/mail');
+      await until('the list', async () => (await location()) === '/console/mail');
     });
 
     it('sets up a second factor: a key for the app, a code, and recovery codes that are shown once', async () => {

@@ -29,7 +29,7 @@ const POINTS: readonly Point[] = [
   { what: 'a. while a large body arrives', at: 'before blob write 1' },
   { what: 'a. before a large body is synced', at: 'before blob sync 1' },
   { what: 'a. after a large body is synced', at: 'after blob sync 1' },
-  { what: 'a. after a large body got its place', at: 'after blob rename 1' },
+  { what: 'a. after a large body was moved into its folder', at: 'after blob rename 1' },
   { what: 'a. after the folder of large bodies is synced', at: 'after folder sync 1' },
   { what: 'b. with the message written, and not yet its deliveries', at: 'after message row 2' },
   { what: 'b. before the commit of new mail', at: 'before accept commit 2' },

@@ -34,9 +34,9 @@ async function handOver(sink: MailSink, kills: number, more: Readonly<Record<str
     hello: ['EHLO client.example.org', `AUTH PLAIN ${plain(KEY)}`],
     to: 'jo@to.test',
     kills,
-    place({ submission: [place] }) {
-      if (!place) throw new Error('no listener for submission');
-      return place;
+    address({ submission: [address] }) {
+      if (!address) throw new Error('no listener for submission');
+      return address;
     },
   });
   await until(

@@ -165,8 +165,8 @@ describe('the metrics of the daemon', function () {
   it('count logins, submissions, and batches of events', async () => {
     await postern.api('/webhooks/add', { url: receiver.url, events: ['send'] });
     const before = await scrape(postern.base);
-    const place = postern.submission[0];
-    const client = createClient(connect(place?.port ?? 0, place?.host));
+    const listener = postern.submission[0];
+    const client = createClient(connect(listener?.port ?? 0, listener?.host));
     await client.reply();
     await client.say('EHLO client.test');
     await client.say('STARTTLS');

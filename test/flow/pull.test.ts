@@ -295,7 +295,7 @@ describe('mail of a route with the URL pull:', function () {
 
   it('waits for its scan, and includes the result', async () => {
     const clamd = await startClamd();
-    await start({ POSTERN_SCAN__CLAMD: clamd.place, POSTERN_SCAN__TIMEOUT_MS: '1500' });
+    await start({ POSTERN_SCAN__CLAMD: clamd.address, POSTERN_SCAN__TIMEOUT_MS: '1500' });
     await route();
     await clamd.leave();
     await send('one');

@@ -23,10 +23,10 @@ describe('the log of a refusal', () => {
 
   /** Says the lines to a listener and answers what the log said of the last refusal. */
   async function refused(
-    place: { readonly host: string; readonly port: number },
+    address: { readonly host: string; readonly port: number },
     ...lines: readonly string[]
   ): Promise<Readonly<Record<string, unknown>>> {
-    const client = createClient(connect(place));
+    const client = createClient(connect(address));
     await client.reply();
     for (const line of ['EHLO client.test', ...lines]) await client.say(line);
     client.destroy();
@@ -69,11 +69,11 @@ describe('the log of a refusal', () => {
   });
 
   it('names the authenticated account at submission', async () => {
-    const [place] = running.submission;
-    if (!place) throw new Error('no listener for submission');
+    const [address] = running.submission;
+    if (!address) throw new Error('no listener for submission');
     const login = Buffer.from(`\0any\0${running.key}`).toString('base64');
     expect(
-      await refused(place, `AUTH PLAIN ${login}`, 'MAIL FROM:<ada@sender.test>', 'RCPT TO:<x@[192.0.2.1]>'),
+      await refused(address, `AUTH PLAIN ${login}`, 'MAIL FROM:<ada@sender.test>', 'RCPT TO:<x@[192.0.2.1]>'),
     ).to.include({ mail_from: 'ada@sender.test', recipient: 'x@[192.0.2.1]', account });
   });
 });

@@ -37,8 +37,8 @@ describe('conditional routes', function () {
     env = {
       POSTERN_DNS__SERVERS: zone.server,
       POSTERN_DNS__TIMEOUT_MS: '20000',
-      POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-      POSTERN_SCAN__CLAMD: clamd.place,
+      POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`,
+      POSTERN_SCAN__CLAMD: clamd.address,
       POSTERN_SCAN__TIMEOUT_MS: '1500',
     };
     running = await startDaemon(env);

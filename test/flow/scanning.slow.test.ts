@@ -17,10 +17,10 @@ import { size } from '../support/sizes.ts';
 import { until } from '../support/until.ts';
 
 const FAKES = {
-  rspamd: { start: startRspamd, env: (place: string): Env => ({ POSTERN_SCAN__RSPAMD: `http://${place}` }) },
-  spamd: { start: startSpamd, env: (place: string): Env => ({ POSTERN_SCAN__SPAMD: place }) },
-  clamd: { start: startClamd, env: (place: string): Env => ({ POSTERN_SCAN__CLAMD: place }) },
-  'milter-1': { start: startMilter, env: (place: string): Env => ({ POSTERN_SCAN__MILTERS: `virus=${place}` }) },
+  rspamd: { start: startRspamd, env: (address: string): Env => ({ POSTERN_SCAN__RSPAMD: `http://${address}` }) },
+  spamd: { start: startSpamd, env: (address: string): Env => ({ POSTERN_SCAN__SPAMD: address }) },
+  clamd: { start: startClamd, env: (address: string): Env => ({ POSTERN_SCAN__CLAMD: address }) },
+  'milter-1': { start: startMilter, env: (address: string): Env => ({ POSTERN_SCAN__MILTERS: `virus=${address}` }) },
 };
 
 const TROUBLES: readonly Trouble[] = ['reset', 'silent', 'drip', 'huge', 'nonsense', 'cut', { late: 1500 }];
@@ -32,7 +32,7 @@ for (const [name, { start: startFake, env }] of Object.entries(FAKES)) {
     let world: World;
     before(async () => {
       scanner = await startFake();
-      world = await startWorld({ ...env(scanner.place), POSTERN_SCAN__TIMEOUT_MS: '500' });
+      world = await startWorld({ ...env(scanner.address), POSTERN_SCAN__TIMEOUT_MS: '500' });
     });
     after(() => stopWorld(world, scanner));
 
@@ -75,8 +75,8 @@ describe('a scanner that stays unavailable', function () {
     const clock = createFastClock(200);
     const world = await startWorld(
       {
-        POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-        POSTERN_SCAN__CLAMD: clamd.place,
+        POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`,
+        POSTERN_SCAN__CLAMD: clamd.address,
         POSTERN_SCAN__WAIT_HOURS: '1',
         POSTERN_SCAN__TIMEOUT_MS: '300000',
         POSTERN_WEBHOOKS__TIMEOUT_MS: '3600000',
@@ -119,7 +119,7 @@ describe('the 250 reply', function () {
     const many = size(200, 110); // more than may be scanned at once
     const clamd = await startClamd();
     const world = await startWorld({
-      POSTERN_SCAN__CLAMD: clamd.place,
+      POSTERN_SCAN__CLAMD: clamd.address,
       POSTERN_SCAN__CONCURRENCY: '100',
       POSTERN_DELIVERY__SLOW_ABOVE: '40',
     });

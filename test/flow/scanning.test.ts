@@ -30,8 +30,8 @@ describe('a message scanned after the 250', function () {
     rspamd = await startRspamd();
     clamd = await startClamd();
     world = await startWorld({
-      POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-      POSTERN_SCAN__CLAMD: clamd.place,
+      POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`,
+      POSTERN_SCAN__CLAMD: clamd.address,
       POSTERN_SCAN__TIMEOUT_MS: '1500',
     });
   });
@@ -75,7 +75,7 @@ describe('a message scanned after the 250', function () {
     await world.running.stop();
     await Promise.all([rspamd.leave(), clamd.leave()]);
     const running = await startDaemon(
-      { POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`, POSTERN_SCAN__CLAMD: clamd.place },
+      { POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`, POSTERN_SCAN__CLAMD: clamd.address },
       { dir },
     );
     world = { running, hook: world.hook };
@@ -131,7 +131,7 @@ describe('SpamAssassin', function () {
   this.timeout(30_000);
   it('gets the sender in front of the message, and its rules become matched_rules', async () => {
     const spamd = await startSpamd();
-    const world = await startWorld({ POSTERN_SCAN__SPAMD: spamd.place });
+    const world = await startWorld({ POSTERN_SCAN__SPAMD: spamd.address });
     try {
       await send(world, 'spam', GTUBE);
       const events = await posted(world, 1);
@@ -156,7 +156,7 @@ describe('a milter', function () {
   this.timeout(30_000);
   it('gets the client, the envelope, each header field and the body', async () => {
     const milter = await startMilter();
-    const world = await startWorld({ POSTERN_SCAN__MILTERS: `spam=${milter.place}` });
+    const world = await startWorld({ POSTERN_SCAN__MILTERS: `spam=${milter.address}` });
     try {
       await send(world, 'told', 'Hello filter');
       await send(world, 'spam', GTUBE);
@@ -180,7 +180,7 @@ describe('a milter', function () {
 
   it('gives no scan for mail that it accepts at the connection', async () => {
     const milter = await startMilter({ trusting: true });
-    const world = await startWorld({ POSTERN_SCAN__MILTERS: `virus=${milter.place}` });
+    const world = await startWorld({ POSTERN_SCAN__MILTERS: `virus=${milter.address}` });
     try {
       expect(await send(world, 'virus', EICAR)).to.match(/^250/);
       const { scan } = (await posted(world, 1)).get('virus');
@@ -196,7 +196,7 @@ describe('an unscanned message', function () {
   this.timeout(30_000);
   it('is unknown, with the reason, if it is larger than scan.max_bytes', async () => {
     const clamd = await startClamd();
-    const world = await startWorld({ POSTERN_SCAN__CLAMD: clamd.place, POSTERN_SCAN__MAX_BYTES: '2000' });
+    const world = await startWorld({ POSTERN_SCAN__CLAMD: clamd.address, POSTERN_SCAN__MAX_BYTES: '2000' });
     try {
       await send(world, 'large', 'A line of text.\r\n'.repeat(200));
       const events = await posted(world, 1);
@@ -233,8 +233,8 @@ for (const threads of ['0', '2'])
       rspamd = await startRspamd();
       clamd = await startClamd();
       world = await startWorld({
-        POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-        POSTERN_SCAN__CLAMD: clamd.place,
+        POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`,
+        POSTERN_SCAN__CLAMD: clamd.address,
         POSTERN_SCAN__TIMEOUT_MS: '2000',
         POSTERN_SCAN__WHEN: 'before',
         POSTERN_SMTP__THREADS: threads,

@@ -5,7 +5,7 @@ import { type ChildDaemon, spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
-import { message, type Place, sendMail } from '../support/mail.ts';
+import { type HostPort, message, sendMail } from '../support/mail.ts';
 import { scrape } from '../support/metrics.ts';
 import { type How, type Received, type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
@@ -31,7 +31,7 @@ function held(hook: Receiver, then: (post: Received) => How = () => ({ status: 2
   return { release: () => release() };
 }
 
-async function send(smtp: Place, box: string, subjects: readonly string[], text?: string): Promise<void> {
+async function send(smtp: HostPort, box: string, subjects: readonly string[], text?: string): Promise<void> {
   for (const subject of subjects)
     expect(await sendMail(smtp, { from: 'ada@example.org', to: `${box}@in.test` }, message(subject, text))).to.match(
       /^250/,

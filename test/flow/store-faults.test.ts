@@ -136,11 +136,11 @@ describe('a write to the store', function () {
     return first.filter((command) => others.every((list) => list.some((one) => same(one, command))));
   }
 
-  /** Chooses the command at this place of the call: it counts those of that name and collection. */
-  function nth(commands: readonly Command[], place: number): (command: Command) => boolean {
-    const wanted = commands[place];
+  /** Chooses the command at this index of the call: it counts those of that name and collection. */
+  function nth(commands: readonly Command[], index: number): (command: Command) => boolean {
+    const wanted = commands[index];
     const isWanted = ({ name, collection }: Command) => name === wanted?.name && collection === wanted.collection;
-    let before = commands.slice(0, place).filter(isWanted).length;
+    let before = commands.slice(0, index).filter(isWanted).length;
     return (command) => isWanted(command) && before-- === 0;
   }
 });

@@ -152,13 +152,13 @@ describe('a corpus of real messages', () => {
         posts.set(msg.email, [...(posts.get(msg.email) ?? []), { at, msg }]);
       }
       const found = leavesOf(sent.map(([message]) => message));
-      for (const [place, [message, to, at]] of sent.entries()) {
+      for (const [index, [message, to, at]] of sent.entries()) {
         const [post, another] = posts.get(`${to}@in.test`) ?? [];
         if (another) tally.twice++;
         if (!post) continue;
         tally.posted++;
         tally.slowestMs = Math.max(tally.slowestMs, post.at - at);
-        const leaves = found[place]?.leaves;
+        const leaves = found[index]?.leaves;
         if (post.msg.parse_error !== undefined) {
           tally.raw++;
           note(`raw: ${post.msg.parse_error}`, message.name);
@@ -169,7 +169,7 @@ describe('a corpus of real messages', () => {
           tally.leaves += leaves.length;
           const problems = compare(leaves, post.msg);
           if (problems.length === 0) tally.alike++;
-          const sound = (found[place]?.defects.length ?? 0) === 0 ? '' : ' (Python sees defects)';
+          const sound = (found[index]?.defects.length ?? 0) === 0 ? '' : ' (Python sees defects)';
           for (const problem of new Set(problems)) note(`${problem}${sound}`, message.name);
         }
       }

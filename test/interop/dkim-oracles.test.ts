@@ -82,10 +82,10 @@ async function opendkim(messages: readonly OddMessage[]): Promise<boolean[]> {
       .join(''),
   );
   await writeFile(join(dir, 'conf'), `Mode v\nSyslog no\nTestPublicKeys ${join(dir, 'keys')}\nMinimumKeyBits 1024\n`);
-  await Promise.all(messages.map(({ raw }, place) => writeFile(join(dir, String(place)), raw)));
+  await Promise.all(messages.map(({ raw }, index) => writeFile(join(dir, String(index)), raw)));
   const valid = new Set<number>();
   for (let from = 0; from < messages.length; ) {
-    const names = messages.slice(from, from + 500).map((_, place) => from + place);
+    const names = messages.slice(from, from + 500).map((_, index) => from + index);
     const { stdout } = spawnSync('/usr/sbin/opendkim', ['-x', 'conf', '-t', names.join(',')], {
       cwd: dir,
       encoding: 'latin1',
@@ -98,7 +98,7 @@ async function opendkim(messages: readonly OddMessage[]): Promise<boolean[]> {
     const read = [...stdout.matchAll(/^opendkim: (\d+): /gm)].map(([, name]) => Number(name));
     from = Math.min(Math.max(from - 1, ...read) + 2, from + names.length);
   }
-  return messages.map((_, place) => valid.has(place));
+  return messages.map((_, index) => valid.has(index));
 }
 
 const ANY_NAMES = 'it takes white space and empty names out of h=, where section 3.5 has names and colons';
@@ -184,7 +184,7 @@ describe('unusual signatures', function () {
         this.skip();
       }
       const verdicts = await verify(messages);
-      const wrong = messages.filter((message, place) => message.valid !== verdicts[place]);
+      const wrong = messages.filter((message, index) => message.valid !== verdicts[index]);
       const unexplained = wrong.filter(({ oddities }) => !oddities.some((one) => one in otherwise));
       expect(
         unexplained

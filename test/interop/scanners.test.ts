@@ -111,7 +111,7 @@ const SCANNERS = {
     finds: 'virus',
     async start() {
       const scanner = await startRealClamd();
-      return { env: { POSTERN_SCAN__CLAMD: scanner.place }, scanner, others: [] };
+      return { env: { POSTERN_SCAN__CLAMD: scanner.address }, scanner, others: [] };
     },
   },
   'clamav-milter': {
@@ -120,7 +120,7 @@ const SCANNERS = {
     async start() {
       const clamd = await startRealClamd();
       const scanner = await startClamavMilter(clamd);
-      return { env: { POSTERN_SCAN__MILTERS: `virus=${scanner.place}` }, scanner, others: [clamd] };
+      return { env: { POSTERN_SCAN__MILTERS: `virus=${scanner.address}` }, scanner, others: [clamd] };
     },
   },
   'clamav-milter that accepts everything': {
@@ -129,7 +129,7 @@ const SCANNERS = {
     async start() {
       const clamd = await startRealClamd();
       const scanner = await startClamavMilter(clamd, 'Accept');
-      return { env: { POSTERN_SCAN__MILTERS: `virus=${scanner.place}` }, scanner, others: [clamd] };
+      return { env: { POSTERN_SCAN__MILTERS: `virus=${scanner.address}` }, scanner, others: [clamd] };
     },
   },
   rspamd: {
@@ -137,7 +137,7 @@ const SCANNERS = {
     finds: 'spam',
     async start() {
       const scanner = await startRealRspamd();
-      return { env: { POSTERN_SCAN__RSPAMD: `http://${scanner.place}` }, scanner, others: [] };
+      return { env: { POSTERN_SCAN__RSPAMD: `http://${scanner.address}` }, scanner, others: [] };
     },
   },
   "rspamd's milter": {
@@ -153,7 +153,7 @@ const SCANNERS = {
     finds: 'spam',
     async start() {
       const scanner = await startRealSpamd();
-      return { env: { POSTERN_SCAN__SPAMD: scanner.place }, scanner, others: [] };
+      return { env: { POSTERN_SCAN__SPAMD: scanner.address }, scanner, others: [] };
     },
   },
 } as const;

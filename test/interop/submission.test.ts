@@ -40,7 +40,7 @@ describe('swaks submitting mail', function () {
     await sink?.stop();
   });
 
-  const place = (at: number) => `${postern.submission[at]?.host}:${postern.submission[at]?.port}`;
+  const addressOf = (at: number) => `${postern.submission[at]?.host}:${postern.submission[at]?.port}`;
   const letter = (to: string) => ['--from', 'ann@sender.test', '--to', to, '--header', 'X-MC-Tags: one,two'];
   const login = (mechanism: string, key: string) => ['--auth', mechanism, '--auth-user', 'any', '--auth-password', key];
 
@@ -51,7 +51,7 @@ describe('swaks submitting mail', function () {
     for (const mechanism of ['PLAIN', 'LOGIN']) {
       it(`logs in by ${mechanism} over ${name}, and its mail is sent`, async () => {
         const to = `${mechanism}-${at}@to.test`.toLowerCase();
-        const { code, said } = await swaks('--server', place(at), tls, ...login(mechanism, KEY), ...letter(to));
+        const { code, said } = await swaks('--server', addressOf(at), tls, ...login(mechanism, KEY), ...letter(to));
         expect(code, said).to.equal(0);
         expect(said).to.match(/250 2\.0\.0 OK: queued as [0-9a-f]{32}/);
         const { raw } = await until('the mail', () => sink.mails.find((mail) => mail.to.includes(to)));
@@ -61,7 +61,7 @@ describe('swaks submitting mail', function () {
     it(`is rejected with a wrong key over ${name}`, async () => {
       const { code, said } = await swaks(
         '--server',
-        place(at),
+        addressOf(at),
         tls,
         ...login('PLAIN', 'wrong'),
         ...letter('jo@to.test'),
@@ -72,8 +72,8 @@ describe('swaks submitting mail', function () {
   }
 
   it('cannot log in without TLS, nor send without a login', async () => {
-    expect((await swaks('--server', place(0), ...login('PLAIN', KEY), ...letter('jo@to.test'))).code).to.equal(28);
-    const { code, said } = await swaks('--server', place(0), ...letter('jo@to.test'));
+    expect((await swaks('--server', addressOf(0), ...login('PLAIN', KEY), ...letter('jo@to.test'))).code).to.equal(28);
+    const { code, said } = await swaks('--server', addressOf(0), ...letter('jo@to.test'));
     expect(code).to.equal(23); // swaks: MAIL was refused
     expect(said).to.match(/530 5\.7\.0 Must issue a STARTTLS command first/);
     expect(sink.mails.filter(({ to }) => to.includes('jo@to.test'))).to.deep.equal([]);

@@ -90,8 +90,8 @@ describe('the npm package', function () {
   it('runs on its own Node, where the Node on the PATH is too old, also beside the packages of a project', async () => {
     // As npm lays out what a project depends on.
     const project = '/root/project/node_modules';
-    const place = `mkdir -p ${project} && cp -a ${installed} ${project}/ && mv ${project}/postern/node_modules/* ${project}/`;
-    expect(await inRoot(root, 'sh', '-c', place)).to.include({ code: 0 });
+    const layOut = `mkdir -p ${project} && cp -a ${installed} ${project}/ && mv ${project}/postern/node_modules/* ${project}/`;
+    expect(await inRoot(root, 'sh', '-c', layOut)).to.include({ code: 0 });
     expect(Number((await inRoot(root, 'node', '-p', 'parseInt(process.versions.node)')).out)).to.be.lessThan(24);
     for (const program of ['postern', `${project}/postern/scripts/postern`]) {
       const { out, err } = await inRoot(root, program, 'demo', '--once');

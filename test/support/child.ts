@@ -23,7 +23,7 @@ export interface ChildDaemon {
   end(name?: NodeJS.Signals): Promise<number | null>;
 }
 
-function place(text: string): { host: string; port: number } {
+function toHostPort(text: string): { host: string; port: number } {
   const at = text.lastIndexOf(':');
   return { host: text.slice(0, at), port: Number(text.slice(at + 1)) };
 }
@@ -66,8 +66,8 @@ export async function spawnDaemon(
     pid: child.pid ?? 0,
     lines,
     said: () => said,
-    smtp: place(ready.smtp[0] ?? ''),
-    submission: ready.submission.map(place),
+    smtp: toHostPort(ready.smtp[0] ?? ''),
+    submission: ready.submission.map(toHostPort),
     base: `http://${ready.http}`,
     signal: (name) => {
       child.kill(name);

@@ -59,12 +59,12 @@ const VIRTUAL: Readonly<Record<string, number>> = { Enter: 13, Escape: 27, Tab: 
 
 /** The program, when it is on the PATH. */
 export function chromium(): string | undefined {
-  const places = (process.env['PATH'] ?? '')
+  const files = (process.env['PATH'] ?? '')
     .split(delimiter)
     .flatMap((dir) => ['chromium', 'chromium-browser'].map((name) => join(dir, name)));
-  return places.find((place) => {
+  return files.find((file) => {
     try {
-      accessSync(place, constants.X_OK);
+      accessSync(file, constants.X_OK);
       return true;
     } catch {
       return false;

@@ -112,10 +112,10 @@ export async function openConsolePage(program: string, running: TestDaemon, hook
         const one = ${find};
         if (!one) return undefined;
         one.scrollIntoView({ block: 'center', behavior: 'instant' });
-        const place = () => { const { x, y, width, height } = one.getBoundingClientRect(); return { x: x + width / 2, y: y + height / 2 }; };
-        const before = place();
+        const center = () => { const { x, y, width, height } = one.getBoundingClientRect(); return { x: x + width / 2, y: y + height / 2 }; };
+        const before = center();
         await new Promise((resolve) => setTimeout(resolve, 40));
-        const { x, y } = place();
+        const { x, y } = center();
         return x === before.x && y === before.y && one.contains(document.elementFromPoint(x, y)) ? { x, y } : undefined;
       })()`;
       const { x, y } = await until(`something to press named "${label}"`, () => browser.evaluate(still));

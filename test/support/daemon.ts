@@ -69,10 +69,10 @@ export async function startDaemon(
     throw error;
   });
   const base = `http://${http.host}:${http.port}`;
-  const place = smtp[0];
-  if (!place) throw new Error('no SMTP listener');
+  const address = smtp[0];
+  if (!address) throw new Error('no SMTP listener');
   const { api, ask } = createCaller(base, KEY);
-  return { daemon, dir, log, smtp: place, submission, base, key: KEY, api, ask, stop: () => daemon.stop() };
+  return { daemon, dir, log, smtp: address, submission, base, key: KEY, api, ask, stop: () => daemon.stop() };
 }
 
 /** Calls operations of a Postern at `base` as a client of the API does. */

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 
-export interface Place {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -10,7 +10,7 @@ export interface Place {
  * throws.
  */
 export async function sendMail(
-  to: Place,
+  to: HostPort,
   envelope: { from: string; to: string | readonly string[] },
   message: string | Buffer,
 ): Promise<string> {
@@ -48,16 +48,16 @@ const BUSY_TRIES = 60;
  * An SMTP session that waits for each reply; rejects when the connection is lost. `client`: whose connection a proxy
  * passes on, by the PROXY protocol.
  */
-export async function openSession(place: Place, client?: string): Promise<Session> {
+export async function openSession(to: HostPort, client?: string): Promise<Session> {
   for (let tries = 1; ; tries++) {
-    const { greeting, session } = await connectTo(place, client);
+    const { greeting, session } = await connectTo(to, client);
     if (!greeting.startsWith(BUSY) || tries === BUSY_TRIES) return session;
     session.close();
     await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS));
   }
 }
 
-async function connectTo({ host, port }: Place, client?: string): Promise<{ greeting: string; session: Session }> {
+async function connectTo({ host, port }: HostPort, client?: string): Promise<{ greeting: string; session: Session }> {
   const socket = connect(port, host);
   socket.setNoDelay(true);
   if (client !== undefined) socket.write(`PROXY TCP4 ${client} 192.0.2.1 50000 25\r\n`);

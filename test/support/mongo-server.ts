@@ -13,8 +13,8 @@ import {
   URL_FORM,
   urlWithDatabase,
 } from '../../src/cli/demo/database.ts';
+import { filesFolder } from './files-folder.ts';
 import { freePort } from './free-port.ts';
-import { place } from './place.ts';
 import { PATIENCE, until } from './until.ts';
 
 /**
@@ -137,10 +137,10 @@ function fetchSecantus(): void {
     stdio: ['ignore', 'inherit', 'pipe'], // and pip speaks of other programs of this machine too
     timeout: 600_000,
   });
-  putInPlace(made, SECANTUS);
+  moveInto(made, SECANTUS);
 }
 
-/** Into a folder beside its place, so that a fetch that was cut off is none. */
+/** Into a folder beside its final one, so that a fetch that was cut off is none. */
 function fetchJava(): void {
   if (!onPath('mvn') || !onPath('javac')) throw new Error('TEST_MONGO=java needs a JDK and mvn on the PATH');
   console.log('fetching mongo-java-server for the suite of the store (once)');
@@ -150,15 +150,15 @@ function fetchJava(): void {
     stdio: 'inherit',
   });
   execFileSync('javac', ['-cp', join(made, '*'), '-d', made, join(JAVA, 'Server.java')], { stdio: 'inherit' });
-  putInPlace(made, JARS);
+  moveInto(made, JARS);
 }
 
 /** Another run may have fetched the same meanwhile. */
-function putInPlace(made: string, place: string): void {
+function moveInto(made: string, path: string): void {
   try {
-    renameSync(made, place);
+    renameSync(made, path);
   } catch (error) {
-    if (!existsSync(place)) throw error;
+    if (!existsSync(path)) throw error;
     rmSync(made, { recursive: true });
   }
 }
@@ -260,7 +260,7 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
     };
   }
   const own = kind === 'url' ? 'ferretdb' : kind;
-  const dir = await mkdtemp(join(place(), 'postern-mongo-'));
+  const dir = await mkdtemp(join(filesFolder(), 'postern-mongo-'));
   const port = await freePort();
   const server = createProcess(own, dir, port);
   await server.start();

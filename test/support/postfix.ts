@@ -38,7 +38,7 @@ export function whyNoPostfix(): string | undefined {
  */
 const MASTER = (listen: readonly string[]) =>
   [
-    ...listen.map((place) => `${place} inet n - n - - smtpd`),
+    ...listen.map((address) => `${address} inet n - n - - smtpd`),
     'cleanup unix n - n - 0 cleanup',
     'qmgr unix n - n 300 1 qmgr',
     'tlsmgr unix - - n 1000? 1 tlsmgr',

@@ -17,7 +17,7 @@ export type Trouble = 'reset' | 'silent' | 'drip' | 'huge' | 'nonsense' | 'cut' 
 export interface FakeScanner {
   readonly port: number;
   /** `127.0.0.1:port`. */
-  readonly place: string;
+  readonly address: string;
   /** The complete requests: the message, and the other input of the scanner. */
   readonly asked: { readonly message: string; readonly told: string }[];
   /** Connections that are open now. */
@@ -98,7 +98,7 @@ async function startFake({ parse, answer }: Conversation): Promise<FakeScanner> 
     get port() {
       return port;
     },
-    get place() {
+    get address() {
       return `127.0.0.1:${port}`;
     },
     asked,

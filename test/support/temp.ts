@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterFile } from './cleanup.ts';
-import { place } from './place.ts';
+import { filesFolder } from './files-folder.ts';
 
 const made: string[] = [];
 
@@ -14,7 +14,7 @@ async function make(where: string): Promise<string> {
 }
 
 /** A folder of this test's own; it is gone after the file. */
-export const tempDir = (): Promise<string> => make(place());
+export const tempDir = (): Promise<string> => make(filesFolder());
 
 /** The same, for tests of the file system itself. */
 export const diskDir = (): Promise<string> => make(tmpdir());

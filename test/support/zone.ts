@@ -105,10 +105,10 @@ function absence(kind: 'nxdomain' | 'none' | 'timeout' | 'servfail'): DnsAnswer<
 /** Starts a real name server for these records. */
 export async function startZone(
   records: ZoneRecords,
-  place?: { readonly host: string; readonly port: number },
+  address?: { readonly host: string; readonly port: number },
 ): Promise<Zone> {
   let lookup = createLookup(records);
-  const running = await startNameServer((name, type) => lookup(name, type), place);
+  const running = await startNameServer((name, type) => lookup(name, type), address);
   return {
     server: running.server,
     port: running.port,

@@ -39,15 +39,15 @@ export function parseHostCursor(cursor: string): ReadonlyMap<string, number | nu
 export const cursoredPage = <S extends z.ZodType>(record: S) =>
   z.object({ rows: z.array(z.object({ n: z.int(), at: z.number(), record })), next: z.int().nullable() });
 
-interface Placed {
+interface HostPage {
   readonly rows: readonly { readonly n: number; readonly at: number; readonly record: unknown }[];
   readonly next: number | null;
 }
 
-type RowOf<A extends Placed> = A['rows'][number];
+type RowOf<A extends HostPage> = A['rows'][number];
 
 /** A page of records, newest first, and where the next one begins. */
-interface Page<A extends Placed> {
+interface Page<A extends HostPage> {
   readonly records: RowOf<A>['record'][];
   readonly next: Cursor | null;
   readonly parts: readonly A[];
@@ -94,7 +94,7 @@ const END = 1;
  * Merges the pages of all hosts, newest first. The cursor has the position in each host, because a merged page uses
  * only some of the records of each. A host that is not in the cursor did not answer the first call and is left out.
  */
-export async function joinPages<A extends Placed>(
+export async function joinPages<A extends HostPage>(
   hosts: Hosts<A>,
   { before, limit, all = false }: Wanted,
   repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']> = () => new Set(),
@@ -136,7 +136,7 @@ export const formatHostCursor = (positions: ReadonlyMap<string, number | null>):
  * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursors of the hosts with
  * further records.
  */
-function takeNewest<A extends Placed>(
+function takeNewest<A extends HostPage>(
   parts: ReadonlyMap<string, A>,
   limit: number,
   repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']>,

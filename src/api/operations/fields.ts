@@ -161,7 +161,7 @@ export const optionalCursor = optional(
     .transform((cursor) => cursor || undefined),
 ).describe('`next` of the previous result; starts with the newest if omitted or 0');
 
-/** The place after the last result of a list in pages. */
+/** The position after the last result of a list in pages. */
 export const nextCursor = intOrNull(
   '`before` for the next call; null at the end. More may follow even if there are fewer than `limit` results',
 );
@@ -179,12 +179,12 @@ const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
 const MAX_CURSOR = 20_000;
 
 /** The cursor of several hosts, which an answer gave as `field`. */
-export const severalPlaces = (field: string) =>
+export const severalCursors = (field: string) =>
   z.string().max(MAX_CURSOR).regex(SEVERAL, `Please enter \`${field}\` of the previous result`);
 
 /** The same for a list of all hosts. */
 export const cursorOfHosts = optional(
-  z.union([z.int().min(0), severalPlaces('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
+  z.union([z.int().min(0), severalCursors('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
 ).describe('`next` of the previous result; starts with the newest if omitted or 0');
 
 export const nextOfHosts = z

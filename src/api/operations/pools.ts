@@ -4,9 +4,9 @@ import {
   createPoolFinder,
   DEFAULT_POOL,
   type IpRow,
+  moveIp,
   type PlacementRow,
   type PoolRow,
-  placesWith,
   readPlacement,
   rewrite,
 } from '../../store/rows/ips.ts';
@@ -70,7 +70,7 @@ const setPool = operation({
         const left = mine.filter((other) => other !== ip && poolOf(other) === DEFAULT_POOL);
         if (poolOf(ip) === DEFAULT_POOL && left.length === 0) throw refuse('Invalid_EmptyDefaultPool');
         if (!known) await makePool(pool, call.now(), call);
-        return { elsewhere: placesWith(placement, ip, pool) };
+        return { elsewhere: moveIp(placement, ip, pool) };
       }),
     );
     const row = orRefuse(await store.ips.one({ id: ip, releasedAt: null }), 'Unknown_IP', ip);
@@ -142,10 +142,10 @@ const deletePool = operation({
     await call.inTurn('placement', () =>
       rewrite(store, async (placement) => {
         const row = orRefuse(await findPool(pool, call), 'Unknown_Pool', pool);
-        // A returned address is in no pool, though its place is cleared only when it leaves the account.
+        // A returned address is in no pool, though the placement has it until it leaves the account.
         const released = new Set((await store.ips.many({ releasedAt: { exists: true } })).map(({ id }) => id));
-        const elsewhere = placement.elsewhere.filter((place) => place.pool !== pool || !released.has(place.ip));
-        if (elsewhere.some((place) => place.pool === pool)) throw refuse('Invalid_DeleteNonEmptyPool');
+        const elsewhere = placement.elsewhere.filter((one) => one.pool !== pool || !released.has(one.ip));
+        if (elsewhere.some((one) => one.pool === pool)) throw refuse('Invalid_DeleteNonEmptyPool');
         return { elsewhere, closing: [...placement.closing, { id: row.id, token: row.token }] };
       }),
     );

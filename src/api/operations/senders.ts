@@ -229,7 +229,7 @@ const keyInDns = {
   cname: str('where a CNAME may point instead'),
 };
 
-const toKeyInDns = ({ selector, place, txt }: KeyInDns) => ({ selector, name: place.name, txt, cname: place.target });
+const toKeyInDns = ({ selector, names, txt }: KeyInDns) => ({ selector, name: names.name, txt, cname: names.target });
 
 const domainKey = operation({
   path: '/senders/domain-key',

@@ -79,7 +79,7 @@ function createStringSkip() {
   /** Whether a backslash escapes the next byte, which may be in the next chunk. */
   let escaped = false;
   return {
-    /** The place of the quote that ends the string; the end of the chunk if the string continues. */
+    /** The index of the quote that ends the string; the end of the chunk if the string continues. */
     skip(chunk: Buffer, from: number): number {
       for (let at = from; at < chunk.length; ) {
         for (const near = Math.min(at + NEAR, chunk.length); at < near; at++) {

@@ -53,14 +53,14 @@ export function tooManyFields(): UnreadableForm {
 }
 
 function put(node: FormNode, [name = '', ...inner]: readonly string[], value: string, makeNode: () => FormNode): void {
-  const place = name === '' ? String(placeOf(node, inner)) : name;
-  if (/^\d{1,15}$/.test(place)) node.next = Math.max(node.next, Number(place) + 1);
-  const known = node.values.get(place);
-  if (inner.length === 0) node.values.set(place, value);
+  const key = name === '' ? String(indexFor(node, inner)) : name;
+  if (/^\d{1,15}$/.test(key)) node.next = Math.max(node.next, Number(key) + 1);
+  const known = node.values.get(key);
+  if (inner.length === 0) node.values.set(key, value);
   else if (typeof known === 'object') put(known, inner, value, makeNode);
   else {
     const made = makeNode();
-    node.values.set(place, made);
+    node.values.set(key, made);
     put(made, inner, value, makeNode);
   }
 }
@@ -69,7 +69,7 @@ function put(node: FormNode, [name = '', ...inner]: readonly string[], value: st
  * The index at which `[]` puts a value: after the last item, or that item if it is a struct without a field of this
  * name.
  */
-function placeOf({ values, next }: FormNode, [field = '']: readonly string[]): number {
+function indexFor({ values, next }: FormNode, [field = '']: readonly string[]): number {
   const last = values.get(String(next - 1));
   return typeof last === 'object' && field !== '' && !last.values.has(field) ? next - 1 : next;
 }

@@ -76,6 +76,6 @@ export function isHolder(value: unknown): value is Holder {
   return typeof value === 'object' && value !== null;
 }
 
-/** The value at a place inside another; undefined if there is none. */
+/** The value at a path inside another; undefined if there is none. */
 export const valueAt = (value: unknown, path: readonly PropertyKey[]): unknown =>
   path.reduce((inner, step) => (isHolder(inner) ? inner[step] : undefined), value);

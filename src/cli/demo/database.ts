@@ -48,10 +48,10 @@ export const SERVERS = {
 
 /** The path of a program; undefined if it is not in PATH. */
 export function onPath(program: string, path: string | undefined): string | undefined {
-  const places = (path ?? '').split(delimiter).map((dir) => join(dir, program));
-  return places.find((place) => {
+  const files = (path ?? '').split(delimiter).map((dir) => join(dir, program));
+  return files.find((file) => {
     try {
-      accessSync(place, constants.X_OK);
+      accessSync(file, constants.X_OK);
       return true;
     } catch {
       return false;

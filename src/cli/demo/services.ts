@@ -12,7 +12,7 @@ import { frozen } from '../../base/frozen.ts';
 export const SENDER_DOMAIN = 'example.org';
 const SELECTOR = 'demo';
 
-export interface Place {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -42,7 +42,7 @@ const RESEND_FOR_MS = 60_000;
 const RESEND_EVERY_MS = 1000;
 
 /** Sends a message by SMTP, signed for the sender domain. Tries again after a 4xx reply, like any mail server. */
-export async function sendMail({ host, port }: Place, privateKey: string, letter: Letter): Promise<string> {
+export async function sendMail({ host, port }: HostPort, privateKey: string, letter: Letter): Promise<string> {
   const { createTransport } = await import('nodemailer');
   const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };
   const transport = createTransport({ host, port, ignoreTLS: true, name: `mail.${SENDER_DOMAIN}`, dkim });

@@ -71,10 +71,10 @@ const listeners = perHostOperation({
   }),
   handle: async (_, { host, now }) => ({
     listeners: await Promise.all(
-      host.listeners().map(async ({ name, tls, places, certificate, sessions }) => ({
+      host.listeners().map(async ({ name, tls, addresses, certificate, sessions }) => ({
         name,
         tls,
-        places: places.map(({ address, port }) => ({ address, port })),
+        places: addresses.map(({ address, port }) => ({ address, port })),
         sessions: await sessions(),
         certificate: certificate === undefined ? null : toCertificate(certificate, now()),
       })),

@@ -45,7 +45,7 @@ interface HostInsight {
 export interface ListenerView {
   readonly name: 'smtp' | 'submission' | 'submissions' | 'http' | 'https';
   readonly tls: 'none' | 'starttls' | 'implicit';
-  readonly places: readonly { readonly address: string; readonly port: number }[];
+  readonly addresses: readonly { readonly address: string; readonly port: number }[];
   /** The certificate in use, in PEM. */
   readonly certificate: string | undefined;
   /** The number of open sessions, or of connections for `http` and `https`. */

@@ -91,7 +91,7 @@ const series = perHostOperation({
 /** Merges the figures of this host with those of others at the same times. */
 function joined(own: Plot | undefined, others: readonly Plot[]): Plot {
   const { step = 0, times = [], series = [] } = own ?? {};
-  const places = others.map((one) => new Map(one.times.map((time, n) => [time, n])));
+  const indexes = others.map((one) => new Map(one.times.map((time, n) => [time, n])));
   return {
     step,
     times,
@@ -100,7 +100,7 @@ function joined(own: Plot | undefined, others: readonly Plot[]): Plot {
       values: times.map((time, n) =>
         others.reduce((value, other, i) => {
           const values = other.series.find(({ name }) => name === one.name)?.values ?? [];
-          return merged(mergeOfHosts(one.name), value, values[places[i]?.get(time) ?? -1] ?? null);
+          return merged(mergeOfHosts(one.name), value, values[indexes[i]?.get(time) ?? -1] ?? null);
         }, one.values[n] ?? null),
       ),
     })),

@@ -29,7 +29,7 @@ export const chosenAccount = signal<string | undefined>(undefined);
 const BUSY_TRIES = 10;
 const BUSY_MS = 1000;
 
-/** Runs an operation such as `inbound/search`. Waits for a place if this session has too many calls. */
+/** Runs an operation such as `inbound/search`. Waits for a slot if this session has too many calls. */
 export async function call<N extends Operation>(
   operation: N,
   params: Params<N>,

@@ -10,7 +10,7 @@ import { forgetJob, keepFollowing } from './parts/job.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { mayOpen } from './parts/sections.ts';
 import { capital, tickClock } from './parts/text.ts';
-import { followLinks, forgetSearches, linkTo, place } from './router.ts';
+import { followLinks, forgetSearches, linkTo, location } from './router.ts';
 import { Enter } from './screens/enter.ts';
 import { person, readSession, session } from './session.ts';
 
@@ -121,7 +121,7 @@ function App() {
         h(Button, { label: 'Try again', onPress: readSession }),
       ]);
     case 'in':
-      return h(Frame, [h(Screen, { path: place.value.path, key: place.value.path })]);
+      return h(Frame, [h(Screen, { path: location.value.path, key: location.value.path })]);
   }
 }
 

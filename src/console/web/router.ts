@@ -2,7 +2,7 @@ import { effect, signal } from '@preact/signals';
 
 // The URL is the state: what a screen shows stands in it, so that every view can be linked and opened in a tab.
 
-export interface Place {
+export interface PageLocation {
   /** Below /console, such as `/` or `/mail`. */
   readonly path: string;
   readonly query: URLSearchParams;
@@ -10,24 +10,24 @@ export interface Place {
 
 const ROOT = '/console';
 
-function here(): Place {
+function here(): PageLocation {
   const { pathname, search } = window.location;
   return { path: pathname.slice(ROOT.length).replace(/\/$/, '') || '/', query: new URLSearchParams(search) };
 }
 
-export const place = signal<Place>(here());
+export const location = signal<PageLocation>(here());
 /** The parameters with which each path was last shown. */
 const shown = new Map<string, URLSearchParams>();
-effect(() => void shown.set(place.value.path, place.value.query));
+effect(() => void shown.set(location.value.path, location.value.query));
 
 /** Forgets the last searches: lists open without one. */
 export function forgetSearches(): void {
   shown.clear();
 }
 
-/** The URL of a place. The account stays in it; empty parameters are left out. */
+/** The URL of a screen. The account stays in it; empty parameters are left out. */
 export function linkTo(path: string, query: Readonly<Record<string, string | undefined>> = {}): string {
-  const account = place.value.query.get('account') ?? undefined;
+  const account = location.value.query.get('account') ?? undefined;
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries({ account, ...query })) if (value) params.set(name, value);
   const text = params.toString();
@@ -41,28 +41,28 @@ export const sentLink = (id: string): string => linkTo(`/sent/${encodeURICompone
 /** The URL of a list as it was last shown, unless that was the list of another account. */
 export function linkToList(path: string): string {
   const query = shown.get(path);
-  const same = query?.get('account') === place.value.query.get('account');
+  const same = query?.get('account') === location.value.query.get('account');
   return linkTo(path, query && same ? Object.fromEntries(query) : {});
 }
 
 /** Goes to a URL of this page. `replace` puts it in the place of the current one, as a change of a filter does. */
 export function go(url: string, replace = false): void {
-  const before = place.value.path;
+  const before = location.value.path;
   if (replace) window.history.replaceState(null, '', url);
   else window.history.pushState(null, '', url);
-  place.value = here();
-  if (before !== place.value.path) window.scrollTo(0, 0);
+  location.value = here();
+  if (before !== location.value.path) window.scrollTo(0, 0);
 }
 
-/** The current place with other parameters. */
+/** The current location with other parameters. */
 export function withQuery(change: Readonly<Record<string, string | undefined>>): string {
-  return linkTo(place.value.path, { ...Object.fromEntries(place.value.query), ...change });
+  return linkTo(location.value.path, { ...Object.fromEntries(location.value.query), ...change });
 }
 
 /** Follows links within the page without loading it again. */
 export function followLinks(): void {
   window.addEventListener('popstate', () => {
-    place.value = here();
+    location.value = here();
   });
   document.addEventListener('click', (event) => {
     const link = event.target instanceof Element ? event.target.closest('a') : null;

@@ -1,7 +1,7 @@
 import { computed, effect, signal } from '@preact/signals';
 import type { Me } from '../me.ts';
 import { ask, chosenAccount, Failed, faultsOf, signedOut } from './call.ts';
-import { linkTo, place } from './router.ts';
+import { linkTo, location } from './router.ts';
 
 // The visitor of the page.
 
@@ -16,7 +16,7 @@ export const person = computed(() => (session.value.state === 'in' ? session.val
 /** Whose mail is shown. */
 export const account = computed(() => {
   const { account: own, accounts = [] } = person.value ?? {};
-  const wanted = place.value.query.get('account');
+  const wanted = location.value.query.get('account');
   return own ?? accounts.find(({ id }) => id === wanted) ?? accounts[0];
 });
 

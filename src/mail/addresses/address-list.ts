@@ -74,10 +74,10 @@ export function parseAddressList(text: string): AddressList {
 /** Splits a list into its members, each an address: those of a group are members, its name is not. */
 function readList(tokens: readonly Token[], reading: Reading): void {
   let member: Token[] = [];
-  let place: 'list' | 'group' | 'behind a group' = 'list';
+  let state: 'list' | 'group' | 'behind a group' = 'list';
   let inAngle = false;
   const end = (): void => {
-    if (place === 'behind a group' && member.some(isWord)) reading.sound = false;
+    if (state === 'behind a group' && member.some(isWord)) reading.sound = false;
     readMember(member, reading);
     member = [];
   };
@@ -88,22 +88,22 @@ function readList(tokens: readonly Token[], reading: Reading): void {
       member.push(token);
     } else if (token.text === ',') {
       end();
-      if (place !== 'group') place = 'list';
+      if (state !== 'group') state = 'list';
     } else if (token.text === ':') {
-      if (place !== 'list' || !isPhrase(member.filter(isWord))) {
+      if (state !== 'list' || !isPhrase(member.filter(isWord))) {
         reading.sound = false;
         end();
       }
       member = [];
-      place = 'group';
+      state = 'group';
     } else {
       end();
-      if (place !== 'group') reading.sound = false;
-      place = 'behind a group';
+      if (state !== 'group') reading.sound = false;
+      state = 'behind a group';
     }
   }
   end();
-  if (place === 'group') reading.sound = false;
+  if (state === 'group') reading.sound = false;
 }
 
 /** One address: `local@domain`, or a display name with the address in angle brackets. */
@@ -196,7 +196,7 @@ function toMailbox(words: readonly Token[], name: string | null): FieldMailbox |
     if (domain.length > 1) return undefined;
     return { address: `${local}@${first.text}`, name, domain: first.text.toLowerCase() };
   }
-  const alternating = domain.every((token, place) => (place % 2 === 0 ? token.kind === 'atom' : isDot(token)));
+  const alternating = domain.every((token, index) => (index % 2 === 0 ? token.kind === 'atom' : isDot(token)));
   if (!alternating || domain.length % 2 === 0) return undefined;
   const written = domain.map(({ text }) => text).join('');
   return { address: `${local}@${written}`, name, domain: toAsciiDomain(written) };
@@ -262,8 +262,8 @@ function addPieces(member: readonly Token[], pieces: AddressPiece[]): void {
   };
   const { from, at, to } = addressWithin(member) ?? { from: 0, at: 0, to: 0 };
   let phrase: Token[] = [];
-  for (const [place, token] of member.entries()) {
-    const within = place >= from && place < to;
+  for (const [index, token] of member.entries()) {
+    const within = index >= from && index < to;
     if (!within && isWord(token) && !isSpecial(token, '<>')) {
       phrase.push(token);
       continue;
@@ -283,7 +283,7 @@ function addressWithin(member: readonly Token[]): { from: number; at: number; to
   const at = member.findLastIndex((token) => isSpecial(token, '@'));
   if (at === -1 || at < open) return undefined;
   if (open >= 0) {
-    const close = member.findIndex((token, place) => place > at && isSpecial(token, '>'));
+    const close = member.findIndex((token, index) => index > at && isSpecial(token, '>'));
     return { from: open + 1, at, to: close < 0 ? member.length : close };
   }
   let from = at;

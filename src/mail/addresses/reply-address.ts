@@ -52,14 +52,14 @@ export const addressDataSize = (data: string): number => toBytes(data).length;
 export const toFullMinute = (time: number): number => Math.ceil(time / MINUTE_MS) * MINUTE_MS;
 
 /** The local part of an address with data sealed in. The data must fit (`maxDataBytes`). */
-export function sealReplyAddress(key: string, place: SealScope, { data, expiresAt }: Sealed): string {
+export function sealReplyAddress(key: string, scope: SealScope, { data, expiresAt }: Sealed): string {
   const bytes = toBytes(data);
   const head = VERSION | (expiresAt === null ? 0 : EXPIRES) | (UUID.test(data) ? IS_UUID : 0);
   const expiry = Buffer.alloc(expiresAt === null ? 0 : EXPIRY_BYTES);
   if (expiresAt !== null) expiry.writeUInt32BE(expiresAt / MINUTE_MS);
   const plain = Buffer.concat([Buffer.of(head), expiry, bytes]);
-  const seal = sealOf(key, place, plain);
-  return `${place.mailbox}${MARK}${toBase32Hex(Buffer.concat([seal, cipher(key, seal, plain)]))}`;
+  const seal = sealOf(key, scope, plain);
+  return `${scope.mailbox}${MARK}${toBase32Hex(Buffer.concat([seal, cipher(key, seal, plain)]))}`;
 }
 
 /** A local part that has the form of a reply address: the mailbox and the token. Undefined for any other. */
@@ -69,13 +69,13 @@ export function parseReplyAddress(local: string): { readonly mailbox: string; re
 }
 
 /** The data sealed into a token with one of the keys; undefined if it is not valid here. */
-export function openReplyToken(keys: readonly string[], place: SealScope, token: string): Sealed | undefined {
+export function openReplyToken(keys: readonly string[], scope: SealScope, token: string): Sealed | undefined {
   const bytes = fromBase32Hex(token);
   if (!bytes || bytes.length <= SEAL_BYTES) return undefined;
   const seal = bytes.subarray(0, SEAL_BYTES);
   for (const key of keys) {
     const plain = cipher(key, seal, bytes.subarray(SEAL_BYTES));
-    if (timingSafeEqual(sealOf(key, place, plain), seal)) return read(plain);
+    if (timingSafeEqual(sealOf(key, scope, plain), seal)) return read(plain);
   }
   return undefined;
 }

@@ -7,7 +7,7 @@ import { characterOf, decodeEntities } from '../../base/html.ts';
 /** An id that all mail programs compare alike: printable ASCII without delimiters of ids and URLs, in one line. */
 const ID = /^[!#$&()*+,./0-9:;=?@A-Z[\]^_`a-z{|}~-]{1,900}$/;
 const LONGEST_ID = 900;
-/** What an id, and a reference to it, may contain in every place of an HTML text. */
+/** The characters that an id, and a reference to it, may have anywhere in an HTML text. */
 const PLAIN = /^[\w.@+=~-]+$/;
 /** People write `<logo.png>` too. */
 const AROUND = /^\s*<?|>?\s*$/g;

@@ -3,7 +3,7 @@
 /** Characters of an encoded word, with its delimiters (RFC 2047 section 2). */
 const LONGEST_WORD = 75;
 const [BEFORE, AFTER] = ['=?utf-8?Q?', '?='];
-/** Characters that need no encoding in any place where encoded words are allowed (RFC 2047 section 5, rule 3). */
+/** Characters that need no encoding in any position where encoded words are allowed (RFC 2047 section 5, rule 3). */
 const LITERAL = /^[A-Za-z0-9!*+/-]$/;
 /** A character of the first word must fit, however long the name of the field is. */
 const SHORTEST_WORD = 40;

@@ -182,8 +182,8 @@ const fold = (line: string, kind: Kind) => `${foldLine(line, kind)}\r\n`;
 
 /** Folds a line at blanks, and adds none (RFC 5322 section 2.2.3): signatures that ignore folding stay valid. */
 function foldLine(line: string, kind: Kind): string {
-  const places = kind === 'text' ? AT_BLANKS : AT_PLAIN_BLANKS;
-  const [name = '', first = '', ...others] = line.replace(/[ \t]+/g, shortened).split(places);
+  const breaks = kind === 'text' ? AT_BLANKS : AT_PLAIN_BLANKS;
+  const [name = '', first = '', ...others] = line.replace(/[ \t]+/g, shortened).split(breaks);
   // Some programs read a first line without a value as an empty field.
   const together = (name + first).length <= LONGEST_LINE;
   const lines: string[] = together ? [] : [name];

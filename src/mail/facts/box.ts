@@ -191,9 +191,9 @@ function applyOwn(name: string, attributes: ReadonlyMap<string, string>, draft: 
 
 function finish(draft: BoxDraft): Box {
   const { parent, lengths } = draft;
-  const { size = parent.size, isPlaced = false, isFloating = false } = draft;
+  const { size = parent.size, isAbsolute = false, isFloating = false } = draft;
   const written = DISPLAYS.get(draft.display ?? 'inline') ?? 'inline';
-  const isBlockified = (isPlaced || isFloating) && written !== 'none' && written !== 'table';
+  const isBlockified = (isAbsolute || isFloating) && written !== 'none' && written !== 'table';
   const display = isBlockified ? 'block' : written;
   const pixels = (name: string) => toPixels(lengths.get(name), size);
   const hasBox = display === 'block' || (draft.display ?? '').startsWith('inline-');
@@ -230,18 +230,18 @@ function lostBy(
 ): HiddenReason | undefined {
   if (display === 'none') return 'display';
   if (draft.isMoved || isOutside(draft, pixels)) return 'off-screen';
-  if (draft.isShrunk || draft.isCutOff || (draft.isPlaced && draft.isClipped)) return 'clipped';
+  if (draft.isShrunk || draft.isCutOff || (draft.isAbsolute && draft.isClipped)) return 'clipped';
   const isTight = ['height', 'max-height', 'width', 'max-width'].some(
     (name) => draft.lengths.get(name)?.unit !== '%' && (pixels(name) ?? NO_ROOM + 1) <= NO_ROOM,
   );
   return hasBox && isTight && draft.overflows === false ? 'clipped' : undefined;
 }
 
-function isOutside({ isPlaced, isRelative }: BoxDraft, pixels: (name: string) => number | undefined): boolean {
+function isOutside({ isAbsolute, isRelative }: BoxDraft, pixels: (name: string) => number | undefined): boolean {
   const at = (name: string) => pixels(name) ?? 0;
   if (at('margin-left') <= -OUTSIDE || at('margin-left') >= FAR_OUTSIDE || at('margin-top') <= -FAR_OUTSIDE)
     return true;
-  if (!isPlaced && !isRelative) return false;
+  if (!isAbsolute && !isRelative) return false;
   const isAside = at('left') <= -OUTSIDE || at('left') >= FAR_OUTSIDE || Math.abs(at('right')) >= FAR_OUTSIDE;
-  return isAside || at('top') <= -(isPlaced ? OUTSIDE : FAR_OUTSIDE) || at('bottom') >= FAR_OUTSIDE;
+  return isAside || at('top') <= -(isAbsolute ? OUTSIDE : FAR_OUTSIDE) || at('bottom') >= FAR_OUTSIDE;
 }

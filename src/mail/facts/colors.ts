@@ -41,7 +41,7 @@ yellowgreen 9acd32 canvas ffffff canvastext 000000 window ffffff windowtext 0000
 const FUNCTION = /^(rgba?|hsla?)\(([^()]{1,100})\)$/;
 const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+))(%|deg)?$/;
 
-/** A colour of CSS, in lower case; undefined if it is none, or one that depends on its place (`currentcolor`). */
+/** A colour of CSS, in lower case; undefined if it is none, or one that depends on its element (`currentcolor`). */
 export function toColor(text: string): Color | undefined {
   if (text === 'transparent') return [0, 0, 0, 0];
   const named = NAMES.get(text);

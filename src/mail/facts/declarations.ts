@@ -8,7 +8,7 @@ import { type Color, toColor } from './colors.ts';
 export const NO_ROOM = 2;
 /**
  * Pixels to the left or above from which no text is left on the page; and the same to the right, and for moves from the
- * own place.
+ * own position.
  */
 export const OUTSIDE = 900;
 export const FAR_OUTSIDE = 5000;
@@ -39,7 +39,7 @@ export interface BoxDraft {
   space?: Space;
   hasMarkers?: boolean;
   isOutlookless?: boolean;
-  isPlaced?: boolean;
+  isAbsolute?: boolean;
   isRelative?: boolean;
   isFloating?: boolean;
   isClipped?: boolean;
@@ -177,7 +177,7 @@ const PROPERTIES: Readonly<Record<string, (value: string) => Setter | undefined>
   'list-style-type': (value) => (draft) => void (draft.hasMarkers = value !== 'none'),
   'mso-hide': (value) => (value === 'all' ? (draft) => void (draft.isOutlookless = true) : undefined),
   position: (value) => (draft) => {
-    draft.isPlaced = value === 'absolute' || value === 'fixed';
+    draft.isAbsolute = value === 'absolute' || value === 'fixed';
     draft.isRelative = value === 'relative' || value === 'sticky';
   },
   float: (value) => (draft) => void (draft.isFloating = value !== 'none'),

@@ -14,7 +14,7 @@ export interface MessageFacts {
   readonly visible_text: string;
   /** Text of the HTML that is not displayed. */
   readonly hidden: readonly { readonly why: HiddenReason; readonly text: string }[];
-  readonly invisible: readonly (InvisibleRun & { readonly where: TextPlace })[];
+  readonly invisible: readonly (InvisibleRun & { readonly where: TextLocation })[];
   readonly links: readonly LinkFact[];
   /** How many there are of each, also of those that are left out above. */
   readonly counts: { readonly hidden: number; readonly invisible: number; readonly links: number };
@@ -22,7 +22,7 @@ export interface MessageFacts {
   readonly cut: boolean;
 }
 
-type TextPlace = 'subject' | 'from_name' | 'visible_text';
+type TextLocation = 'subject' | 'from_name' | 'visible_text';
 
 /** Characters of HTML or text that are examined, and of the displayed text. */
 const MAX_READ = 1024 * 1024;
@@ -69,7 +69,7 @@ export function factsOfMessage(
   };
 }
 
-function runsIn(where: TextPlace, text: string): MessageFacts['invisible'] {
+function runsIn(where: TextLocation, text: string): MessageFacts['invisible'] {
   return [...invisibleIn(text)].map(({ kind, ...run }) => ({ kind, where, ...run }));
 }
 

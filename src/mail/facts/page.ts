@@ -93,7 +93,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
   const text = (piece: string) => {
     if (dropped !== undefined || tree.isFull()) return;
     const isBlank = !/[^ \t\n\r\f]/.test(piece);
-    const node = tree.place(isBlank);
+    const node = tree.parentOfText(isBlank);
     const hidden = node.hidden ?? node.folded;
     if (hidden) return hide(hidden, piece);
     if (isIndentedAway(node.box) && node.lines.isFirst) return hideIn(node, 'off-screen', piece);

@@ -3,8 +3,8 @@ import { VOID_ELEMENTS } from '../html-edit.ts';
 import { type Box, type HiddenReason, hasDefaultStyle, ROOT_BOX, toBox, whyHidden } from './box.ts';
 import type { Element, Styles } from './sheets.ts';
 
-// Which elements are open at each place of a page, as browsers build the tree of a page whose tags do not match (HTML,
-// "tree construction"), in constant time a tag.
+// Which elements are open at each position of a page, as browsers build the tree of a page whose tags do not match
+// (HTML, "tree construction"), in constant time a tag.
 
 /** An open element. */
 export interface OpenElement extends Element {
@@ -94,8 +94,8 @@ const NEVER_SHOWN = namesIn(
 
 export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }: TreeCallbacks) {
   const stack: OpenElement[] = [];
-  /** Where each name is on the stack. */
-  const places = new Map<string, number[]>();
+  /** The indexes of each name on the stack. */
+  const indexes = new Map<string, number[]>();
   /** The index of the scope, and the elements of text that were opened in it. */
   const scopes: { readonly base: number; readonly formatting: Formatting[] }[] = [{ base: 0, formatting: [] }];
   let elementsLeft = MAX_ELEMENTS;
@@ -104,7 +104,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
 
   const top = (): OpenElement => stack.at(-1) ?? html;
   const scope = () => scopes.at(-1) ?? { base: 0, formatting: [] };
-  const lastOf = (name: string): number => places.get(name)?.at(-1) ?? -1;
+  const lastOf = (name: string): number => indexes.get(name)?.at(-1) ?? -1;
   const isOpen = (name: string): boolean => lastOf(name) > scope().base || (lastOf(name) >= 0 && SCOPES.has(name));
   const hostOf = (node: OpenElement): OpenElement => node.outside ?? node;
 
@@ -116,9 +116,9 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     const parent = above && !IN_TABLE.has(name) && !CELLS.has(name) && name !== 'colgroup' ? hostOf(above) : above;
     const node = create(name, attributes, parent, above, at);
     stack.push(node);
-    const others = places.get(name);
+    const others = indexes.get(name);
     if (others) others.push(at);
-    else places.set(name, [at]);
+    else indexes.set(name, [at]);
     if (SCOPES.has(name)) scopes.push({ base: at, formatting: MARKING.has(name) ? [] : scope().formatting });
     if (name === 'svg' || name === 'math') foreign++;
     opened(node);
@@ -181,7 +181,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   function pop(): void {
     const node = stack.pop();
     if (!node) return;
-    places.get(node.name)?.pop();
+    indexes.get(node.name)?.pop();
     if (SCOPES.has(node.name) && scopes.length > 1) scopes.pop();
     if (FORMATTING.has(node.name)) {
       const own = scope().formatting.findLast((one) => one.node === node);
@@ -224,12 +224,12 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     const { formatting, base } = scope();
     const at = formatting.findLastIndex((one) => one.name === name);
     if (at === -1) return endOther(name);
-    const place = formatting[at]?.node?.at;
-    if (place !== undefined && place <= base) return;
+    const index = formatting[at]?.node?.at;
+    if (index !== undefined && index <= base) return;
     formatting.splice(at, 1);
-    if (place === undefined) return;
-    const inside = stack.slice(place + 1);
-    popTo(place);
+    if (index === undefined) return;
+    const inside = stack.slice(index + 1);
+    popTo(index);
     // Blocks that were opened in it go on without it.
     if (!inside.some((node) => SPECIAL.has(node.name))) return;
     for (const node of inside) {
@@ -335,7 +335,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
       } else endOther(name);
     },
     /** The element that contains the next text. */
-    place(isBlank: boolean): OpenElement {
+    parentOfText(isBlank: boolean): OpenElement {
       if (!isBlank) reopen();
       return hostOf(top());
     },

@@ -55,10 +55,10 @@ function createReader(code: string, contents: RegionContents, output: Edits): Pa
   let mark: { readonly start: number; readonly region: string[] } | undefined;
   let filling: Filling | undefined;
 
-  /** Called when elements at this depth and deeper end at `place`. */
-  const endElements = (depth: number, place: number) => {
+  /** Called when elements at this depth and deeper end at `offset`. */
+  const endElements = (depth: number, offset: number) => {
     if (!filling || filling.depth < depth) return;
-    output.replace(filling.start, place, filling.content);
+    output.replace(filling.start, offset, filling.content);
     filling = undefined;
   };
   const openElement = (end: number) => {
@@ -104,8 +104,8 @@ function createReader(code: string, contents: RegionContents, output: Edits): Pa
   };
 }
 
-function spaceBefore(code: string, place: number): number {
-  let start = place;
+function spaceBefore(code: string, offset: number): number {
+  let start = offset;
   while (SPACE.test(code.charAt(start - 1))) start--;
   return start;
 }

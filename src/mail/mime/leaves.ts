@@ -27,7 +27,7 @@ export interface Leaf {
 }
 
 /** The position of a part. */
-interface Place {
+interface Position {
   /** Whether nothing but alternatives precedes it: it is the body of the message. */
   readonly isFirst: boolean;
   readonly isRelated: boolean;
@@ -40,9 +40,9 @@ export function readLeaves(root: Part): Leaf[] {
   return withOneHtml(found);
 }
 
-function collect(part: Part, place: Place, found: Leaf[]): void {
+function collect(part: Part, position: Position, found: Leaf[]): void {
   if (part.children.length === 0) {
-    found.push(toLeaf(part, place));
+    found.push(toLeaf(part, position));
     return;
   }
   const isAlternative = part.type.value === 'multipart/alternative';
@@ -52,8 +52,8 @@ function collect(part: Part, place: Place, found: Leaf[]): void {
     collect(
       child,
       {
-        isFirst: place.isFirst && (isAlternative || child === main),
-        isRelated: place.isRelated || (isRelated && child !== main),
+        isFirst: position.isFirst && (isAlternative || child === main),
+        isRelated: position.isRelated || (isRelated && child !== main),
       },
       found,
     );
@@ -65,7 +65,7 @@ function startOf(part: Part): Part | undefined {
   return start === null ? undefined : part.children.find((child) => contentIdOf(child) === start);
 }
 
-function toLeaf(part: Part, { isFirst, isRelated }: Place): Leaf {
+function toLeaf(part: Part, { isFirst, isRelated }: Position): Leaf {
   const disposition = parseStructured(firstValue(part.fields, 'content-disposition') ?? '');
   const contentId = contentIdOf(part);
   const location = firstValue(part.fields, 'content-location')?.replace(/\s/g, '') || null;

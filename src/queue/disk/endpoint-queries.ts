@@ -4,7 +4,7 @@ import type { AttemptAnswer, AttemptWindow } from '../history.ts';
 import { BEHIND, number, numberOrNull, text, textOrNull } from './schema.ts';
 
 /** A position in the order in which deliveries began to wait. */
-type SincePlace = readonly [budgetFrom: number, key: number];
+type SincePosition = readonly [budgetFrom: number, key: number];
 
 /** Characters of an answer that are compared. */
 const LONGEST_START = 120;
@@ -32,15 +32,15 @@ export function createEndpointQueries(db: DatabaseSync) {
     WHERE d.key BETWEEN ? AND ? AND d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     ORDER BY d.key DESC LIMIT ?`);
   const AFTER = 'FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND (budget_from, key) > (?, ?)';
-  const place = db.prepare(`SELECT budget_from, key ${AFTER} ORDER BY budget_from, key LIMIT 1 OFFSET ?`);
+  const positionAfter = db.prepare(`SELECT budget_from, key ${AFTER} ORDER BY budget_from, key LIMIT 1 OFFSET ?`);
   return {
     /**
-     * Counts up to `limit` waiting deliveries that began to wait after this place, by endpoint and age: in the first
+     * Counts up to `limit` waiting deliveries that began to wait after this position, by endpoint and age: in the first
      * of `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
      */
-    waitingSince(since: readonly number[], [from, key]: SincePlace, limit: number) {
-      const last = place.get(from, key, limit - 1);
-      const next: SincePlace | null = last ? [number(last, 'budget_from'), number(last, 'key')] : null;
+    waitingSince(since: readonly number[], [from, key]: SincePosition, limit: number) {
+      const last = positionAfter.get(from, key, limit - 1);
+      const next: SincePosition | null = last ? [number(last, 'budget_from'), number(last, 'key')] : null;
       const age = `CASE ${since.map((_, i) => `WHEN budget_from >= ? THEN ${i} `).join('')}ELSE ${since.length} END`;
       const counts = db
         .prepare(

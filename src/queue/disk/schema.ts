@@ -56,7 +56,7 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
 /**
  * Events for webhooks. An event is pending while it has no batch; afterwards its id is kept as long as the batch, so
  * that the same event is not accepted twice. A batch has the key of its message, which is that of its one delivery;
- * `open` is 1 while it holds its place, 2 while it is parked or dead and may be sent later, 0 when it is finished.
+ * `open` is 1 while it counts as open, 2 while it is parked or dead and may be sent later, 0 when it is finished.
  * `hooks` counts sent events, under the name that this queue got when counting began: SQLite's random() is good
  * enough for a name that only has to differ from those of a few other queues.
  */
@@ -112,7 +112,7 @@ ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
 /**
- * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn
+ * The details of attempts (queue/detail.ts). Each delivery has eight keys, which its attempts take in turn
  * (`detailKey`): new details go to the end of the table, old ones are overwritten, and no index is needed.
  */
 const DETAILS = `

@@ -193,7 +193,7 @@ export function begun(state: BreakerState, now: number): BreakerState {
  * The position in the queue from which to take a probe, from 0 to 1. If messages may be the cause of the failures, it
  * is seldom near those that failed (the golden ratio spreads evenly).
  */
-export function probePlace({ run }: BreakerState): number {
+export function probePosition({ run }: BreakerState): number {
   return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
 }
 

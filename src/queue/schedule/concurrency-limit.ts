@@ -29,7 +29,7 @@ export interface ConcurrencyLimit {
   readonly between: number;
 }
 
-/** As many answers as there are places. */
+/** As many answers as there are slots. */
 interface Round {
   /** Attempts sent earlier are ignored: the number in flight was different then. */
   readonly from: number;
@@ -39,7 +39,7 @@ interface Round {
   readonly failed: number;
   /** The sum of the logarithms of the latencies. */
   readonly logs: number;
-  /** All places were taken at some time; otherwise the limit held nothing back. */
+  /** All slots were taken at some time; otherwise the limit held nothing back. */
   readonly full: boolean;
 }
 
@@ -55,7 +55,7 @@ interface LimitSample {
   readonly kind: 'ok' | 'failed' | 'strained';
   readonly sentAt: number;
   readonly now: number;
-  /** All places were taken when it was sent. */
+  /** All slots were taken when it was sent. */
   readonly full: boolean;
   /** Milliseconds by which our own event loop is late, which look like latency of the endpoint. */
   readonly lag: number;
@@ -86,7 +86,7 @@ export function newLimit(limit: number): ConcurrencyLimit {
   return { limit, doubling: true, floor: undefined, round, trial: undefined, between: 0 };
 }
 
-/** Returns the places of an endpoint after `idle` milliseconds without a post. */
+/** Returns the limit of an endpoint after `idle` milliseconds without a post. */
 export function afterIdle(
   before: ConcurrencyLimit,
   idle: number,
@@ -96,7 +96,7 @@ export function afterIdle(
   return { ...newLimit(Math.min(start, most)), floor: before.floor };
 }
 
-/** Updates the places with an answer. */
+/** Updates the limit with an answer. */
 export function updateLimit(
   before: ConcurrencyLimit,
   answer: LimitSample,
@@ -151,23 +151,23 @@ function judge(
 }
 
 /**
- * Fewer places shorten a queue at the endpoint. If the latency stays as it was, there is no queue: the endpoint became
+ * Fewer slots shorten a queue at the endpoint. If the latency stays as it was, there is no queue: the endpoint became
  * slower, or this host did. The latency is then the new floor, and the cut is undone.
  */
-function giveBack(places: ConcurrencyLimit, { limit }: Trial, latency: number, now: number): ConcurrencyLimit {
-  return { ...changed(places, limit, now), floor: latency };
+function giveBack(before: ConcurrencyLimit, { limit }: Trial, latency: number, now: number): ConcurrencyLimit {
+  return { ...changed(before, limit, now), floor: latency };
 }
 
-function grow(places: ConcurrencyLimit, { most }: ConcurrencyBounds, now: number): ConcurrencyLimit {
-  const { limit, doubling } = places;
-  if (limit >= most) return { ...places, trial: undefined };
-  if (doubling) return { ...places, limit: Math.min(most, 2 * limit) };
-  return changed(places, Math.min(most, limit + Math.max(1, limit * STEP)), now);
+function grow(before: ConcurrencyLimit, { most }: ConcurrencyBounds, now: number): ConcurrencyLimit {
+  const { limit, doubling } = before;
+  if (limit >= most) return { ...before, trial: undefined };
+  if (doubling) return { ...before, limit: Math.min(most, 2 * limit) };
+  return changed(before, Math.min(most, limit + Math.max(1, limit * STEP)), now);
 }
 
 /** Sets the limit and continues in steps. */
-function changed(places: ConcurrencyLimit, limit: number, now: number): ConcurrencyLimit {
-  return { ...places, limit, doubling: false, trial: undefined, between: 0, round: openRound(now) };
+function changed(before: ConcurrencyLimit, limit: number, now: number): ConcurrencyLimit {
+  return { ...before, limit, doubling: false, trial: undefined, between: 0, round: openRound(now) };
 }
 
 /** A lower latency lowers the floor, weighted by the number of answers. */

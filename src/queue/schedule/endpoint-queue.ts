@@ -89,10 +89,10 @@ export function createEndpointQueue() {
     },
     /**
      * Takes a delivery for a probe: a due one with the fewest attempts, else the next later one that is not parked or
-     * timed. Suspects (`isSuspect`) come after all others, and parked ones last, when due. `place` selects among
+     * timed. Suspects (`isSuspect`) come after all others, and parked ones last, when due. `position` selects among
      * equal ones: 0 the first, close to 1 the last.
      */
-    takeProbe(now: number, isSuspect?: Test, place = 0) {
+    takeProbe(now: number, isSuspect?: Test, position = 0) {
       ripen(now);
       const soon = later
         .items()
@@ -100,9 +100,9 @@ export function createEndpointQueue() {
         .toSorted((a, b) => a.due - b.due);
       const innocent = isInnocent(isSuspect);
       const chosen =
-        leastTried(due.items().filter(innocent), place) ??
+        leastTried(due.items().filter(innocent), position) ??
         soon.find(innocent) ??
-        leastTried(due.items().filter(isInnocent()), place) ??
+        leastTried(due.items().filter(isInnocent()), position) ??
         soon[0] ??
         due.items()[0];
       return chosen && (due.remove(chosen) ?? later.remove(chosen));
@@ -191,10 +191,10 @@ const isInnocent =
     !waiting.parked && !isSuspect?.(waiting);
 
 /** One of those with the fewest attempts. */
-function leastTried(all: readonly Waiting[], place: number): Waiting | undefined {
+function leastTried(all: readonly Waiting[], position: number): Waiting | undefined {
   const fewest = Math.min(...all.map(({ attempts }) => attempts));
   const least = all.filter(({ attempts }) => attempts === fewest);
-  return least[Math.floor(place * least.length)];
+  return least[Math.floor(position * least.length)];
 }
 
 /** A first-in-first-out queue with constant costs. */
@@ -274,7 +274,7 @@ export function createHeap<T>(keyOf: (item: T) => number) {
     return first?.item;
   }
 
-  /** Inserts an entry at the top and moves it down to its place. */
+  /** Inserts an entry at the top and moves it down to its position. */
   function sink(entry: { readonly key: number; readonly item: T }): void {
     let at = 0;
     for (;;) {

@@ -26,7 +26,7 @@ export function createGate(
   const { clock, ids, posts, lag } = deps;
   const probe = lane.prepare(clock.monotonic());
   const { failedAt } = waiting;
-  let place: 'preparing' | 'waiting' | 'posting' | 'left' = 'preparing';
+  let stage: 'preparing' | 'waiting' | 'posting' | 'left' = 'preparing';
   let inDoubt = false;
   let sentAt = 0;
   let full = false;
@@ -34,9 +34,9 @@ export function createGate(
   const mayPost = (): boolean =>
     !deps.stopping() && (probe || lane.phase === 'closed') && !lane.isHeld(clock.monotonic());
 
-  function takePlace(): boolean {
+  function takeSlot(): boolean {
     if (!mayPost()) return false;
-    place = 'posting';
+    stage = 'posting';
     inDoubt = lane.inDoubt;
     sentAt = clock.monotonic();
     full = lane.beginAttempt();
@@ -47,13 +47,13 @@ export function createGate(
 
   /** Undoes the counts of the attempt, at whatever stage it ended. */
   function close(): void {
-    if (place === 'left') return;
-    if (place === 'preparing') lane.endPreparation();
-    if (place === 'posting') {
+    if (stage === 'left') return;
+    if (stage === 'preparing') lane.endPreparation();
+    if (stage === 'posting') {
       lane.endAttempt();
       posts.end(lane, inDoubt);
     }
-    place = 'left';
+    stage = 'left';
     if (probe) lane.endProbe(clock.monotonic());
     if (lane.hasTurn()) posts.add(lane);
   }
@@ -62,14 +62,14 @@ export function createGate(
     /** Waits until the limits allow sending. False if the endpoint was found unavailable meanwhile. */
     enter(): boolean | Promise<boolean> {
       if (!mayPost()) return false;
-      place = 'waiting';
+      stage = 'waiting';
       return new Promise((resolve) => {
-        lane.wait(() => resolve(takePlace()));
+        lane.wait(() => resolve(takeSlot()));
         posts.add(lane);
       });
     },
     /**
-     * Reports the result and frees the place immediately. If `deliveries` shared the attempt, `settled` is that of the
+     * Reports the result and frees the slot immediately. If `deliveries` shared the attempt, `settled` is that of the
      * first: the endpoint learns from it once.
      */
     leave(result: AttemptSummary, settled: Settled, deliveries: number) {
@@ -90,8 +90,8 @@ export function createGate(
     othersPass: () => lane.hasPassedSince(failedAt),
     isUp: () => lane.phase === 'closed',
     close,
-    /** Whether an attempt that was not sent yet is being prepared, or waits for a place; undefined once it was sent. */
-    waitsFor: () => (place === 'preparing' ? 'ready' : place === 'waiting' ? 'place' : undefined),
+    /** Whether an attempt that was not sent yet is being prepared, or waits for a slot; undefined once it was sent. */
+    waitsFor: () => (stage === 'preparing' ? 'ready' : stage === 'waiting' ? 'place' : undefined),
   };
 }
 
@@ -129,7 +129,7 @@ export function createLoopLag(clock: Clock) {
  */
 export type RoundRobin = ReturnType<typeof createRoundRobin>;
 
-/** One endpoint alone gets four fifths of all places, five endpoints 19 % each. */
+/** One endpoint alone gets four fifths of all slots, five endpoints 19 % each. */
 const SHARE = 4;
 
 /** `startOne` starts one delivery of the lane and calls `add` if there are more. */

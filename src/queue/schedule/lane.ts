@@ -15,7 +15,7 @@ import {
   mayProbe,
   type Occasion,
   probed,
-  probePlace,
+  probePosition,
   probeTime,
   readMemory,
   toMemory,
@@ -136,7 +136,7 @@ export class Lane implements Endpoint {
   takeNext(now: number): Waiting | undefined {
     if (!this.#hasRoom(now)) return undefined;
     if (this.#state.phase === 'closed') return this.queue.take(now);
-    return this.queue.takeProbe(now, this.#isSuspect, probePlace(this.#state));
+    return this.queue.takeProbe(now, this.#isSuspect, probePosition(this.#state));
   }
 
   /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
@@ -227,8 +227,8 @@ export class Lane implements Endpoint {
 
   /** Calls the first waiting attempt if the limit allows. Returns whether another may follow. */
   callNext(): boolean {
-    if (this.#hasPlace()) this.#turns.shift()?.();
-    return this.#turns.length > 0 && this.#hasPlace();
+    if (this.#hasSlot()) this.#turns.shift()?.();
+    return this.#turns.length > 0 && this.#hasSlot();
   }
 
   /** Calls all waiting attempts, which then turn back. */
@@ -239,7 +239,7 @@ export class Lane implements Endpoint {
   /** Whether a waiting attempt can be called. If the endpoint was found unavailable, all of them are called at once. */
   hasTurn(): boolean {
     if (this.#state.phase !== 'closed') this.callAll();
-    return this.#turns.length > 0 && this.#hasPlace();
+    return this.#turns.length > 0 && this.#hasSlot();
   }
 
   /** Counts an attempt as sent. Returns whether that reaches the limit. */
@@ -327,7 +327,7 @@ export class Lane implements Endpoint {
   }
 
   /** Whether one more ready attempt may be sent now. */
-  #hasPlace(): boolean {
+  #hasSlot(): boolean {
     return this.#state.phase !== 'closed' || this.#posting < this.concurrency;
   }
 

@@ -7,7 +7,7 @@ import { type Collection, filterOf, type Patch, type Row } from '../../store/dri
 import type { SenderDomainRow } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import type { KeySwitch } from './key-rotation.ts';
-import { type DomainKeys, keyPlace, selectorOf } from './keys.ts';
+import { type DomainKeys, keyRecordNames, selectorOf } from './keys.ts';
 
 export interface SenderSettings {
   readonly hostname: string;
@@ -45,7 +45,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
       checkSpf(resolver, row.domain, settings.spfInclude),
       checkDkim(
         resolver,
-        keyPlace(settings, row.domain, { selector: selectorOf(key, settings), publicKey }),
+        keyRecordNames(settings, row.domain, { selector: selectorOf(key, settings), publicKey }),
         publicKey,
       ),
     ]);

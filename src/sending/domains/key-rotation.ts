@@ -6,7 +6,7 @@ import type { Resolver } from '../../dns/types.ts';
 import type { DomainKeyRow, NextKey } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import { LONGEST_TTL_S } from './domain-tests.ts';
-import { type KeyNames, type KeyPair, keyPlace, selectorOf } from './keys.ts';
+import { type KeyNames, type KeyPair, keyRecordNames, selectorOf } from './keys.ts';
 
 // Key rotation: a second key pair is created under a second selector, and its record is published beside the first one.
 // The old key signs until DNS shows the new record, and the old record stays for a while after that, because mail it
@@ -88,7 +88,7 @@ export function createKeySwitch(
   async function look(row: DomainKeyRow): Promise<DomainKeyRow> {
     const { id: domain, next } = row;
     if (!next) return row;
-    const seen = await checkDkim(resolver, keyPlace(settings, domain, next), next.publicKey);
+    const seen = await checkDkim(resolver, keyRecordNames(settings, domain, next), next.publicKey);
     if (seen === 'unknown') return row;
     if (!seen.valid) return next.usableAt === null ? row : change(row, { next: { ...next, usableAt: null } });
     const now = new Date(clock.now());

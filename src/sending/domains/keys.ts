@@ -3,7 +3,7 @@ import { createSingleFlight } from '../../base/cache.ts';
 import type { Clock } from '../../base/clock.ts';
 import { createSerialQueue } from '../../base/concurrency.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { KeyPlace } from '../../dns/checks.ts';
+import type { KeyRecordNames } from '../../dns/checks.ts';
 import type { DomainKeyRow } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 
@@ -83,12 +83,12 @@ export function selectorOf(
   return selector ?? dkimSelector;
 }
 
-/** Where a domain's public key is published in DNS. */
-export function keyPlace(
+/** The names of the DNS records of a domain's public key. */
+export function keyRecordNames(
   { hostname }: Pick<KeyNames, 'hostname'>,
   domain: string,
   key: { readonly selector: string; readonly publicKey: string },
-): KeyPlace {
+): KeyRecordNames {
   return { name: `${key.selector}._domainkey.${domain}`, target: `${fingerprint(key.publicKey)}.dkim.${hostname}` };
 }
 

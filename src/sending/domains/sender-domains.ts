@@ -2,14 +2,14 @@ import { DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { tokenHash } from '../../base/ids.ts';
 import type { Tools } from '../../base/tools.ts';
-import { acceptsMail, type KeyPlace } from '../../dns/checks.ts';
+import { acceptsMail, type KeyRecordNames } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../../mail/addresses/reserved-names.ts';
 import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import type { Notices } from '../notices.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
-import { type DomainKeys, keyPlace, keyRecord, selectorOf } from './keys.ts';
+import { type DomainKeys, keyRecord, keyRecordNames, selectorOf } from './keys.ts';
 
 interface SenderDomainSettings extends SenderSettings {
   /** Base of links, without a trailing slash. */
@@ -19,7 +19,7 @@ interface SenderDomainSettings extends SenderSettings {
 /** A DKIM record to be published. */
 export interface KeyInDns {
   readonly selector: string;
-  readonly place: KeyPlace;
+  readonly names: KeyRecordNames;
   readonly txt: string;
 }
 
@@ -138,7 +138,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
       const { publicKey, next, previous, ...key } = await keys.keyOf(row.domain);
       const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns => ({
         selector: one.selector,
-        place: keyPlace(settings, row.domain, one),
+        names: keyRecordNames(settings, row.domain, one),
         txt: keyRecord(one.publicKey),
       });
       return {

@@ -137,13 +137,13 @@ export function createPolicyFetch(
   };
 }
 
-interface Place {
+interface PolicyServer {
   readonly address: string;
   readonly host: string;
   readonly port: number;
 }
 
-function get({ address, host, port }: Place, signal: AbortSignal): Promise<string> {
+function get({ address, host, port }: PolicyServer, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const headers = { host: port === 443 ? host : `${host}:${port}` };
     // The certificate is checked against `servername`; the connection goes to the checked address.

@@ -15,7 +15,7 @@ const MOST = 1000;
 const MAX_ACCOUNTS = 10_000;
 
 /** An address with its pool and warmup. */
-interface Place {
+interface PooledIp {
   readonly ip: string;
   readonly pool: string;
   readonly warmupStartAt: Date | null;
@@ -24,7 +24,7 @@ interface Place {
 
 /** The addresses of an account, and how many messages it sent in 24 hours (only if one of them is warming up). */
 interface AccountAddresses {
-  readonly places: readonly Place[];
+  readonly ips: readonly PooledIp[];
   readonly daily: number;
 }
 
@@ -57,10 +57,10 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
      * the store is unavailable and the account is not cached.
      */
     async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
-      const { places, daily } = await ownOf(account, now);
+      const { ips, daily } = await ownOf(account, now);
       // If the pool is unknown or empty, the default pool keeps the reputation of the account's addresses.
-      const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
-      const inPool = places.filter((place) => place.pool === pool);
+      const pool = wished !== null && ips.some((one) => one.pool === wished) ? wished : DEFAULT_POOL;
+      const inPool = ips.filter((one) => one.pool === pool);
       const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
         ip,
         share: isWarming(warmupEndAt, now) ? warmupShare(warmupStartAt, now, daily / inPool.length) : 1,
@@ -73,17 +73,17 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
 async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<AccountAddresses> {
   const own = store.of(account);
   const rows = await own.ips.many({ releasedAt: null }, { limit: MOST });
-  if (rows.length === 0) return { places: [], daily: 0 };
+  if (rows.length === 0) return { ips: [], daily: 0 };
   const poolOf = createPoolFinder(await readPlacement(own));
-  const places = rows.map(({ id, warmupStartAt, warmupEndAt }) => ({
+  const ips = rows.map(({ id, warmupStartAt, warmupEndAt }) => ({
     ip: id,
     pool: poolOf(id),
     warmupStartAt,
     warmupEndAt,
   }));
   return {
-    places,
-    daily: places.some(({ warmupEndAt }) => isWarming(warmupEndAt, now)) ? await sentInDay(own, now) : 0,
+    ips,
+    daily: ips.some(({ warmupEndAt }) => isWarming(warmupEndAt, now)) ? await sentInDay(own, now) : 0,
   };
 }
 

@@ -54,7 +54,7 @@ export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'no
 /** The listeners for submission as one. */
 interface SubmissionListener extends Listener {
   /** Where each of them listens. */
-  places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly ListenAddress[] }[];
+  listeners(): readonly { readonly implicitTls: boolean; readonly addresses: readonly ListenAddress[] }[];
 }
 
 /** Creates the listeners for mail that accounts submit: with STARTTLS on some ports, with implicit TLS on others. */
@@ -97,7 +97,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     },
     stop,
     addresses: () => [...started].flatMap((listener) => listener.addresses()),
-    places: () =>
+    listeners: () =>
       kinds.flatMap(({ implicitTls }, i) => {
         const listener = listeners[i];
         return listener && started.has(listener) ? [{ implicitTls, addresses: listener.addresses() }] : [];

@@ -13,9 +13,9 @@ import {
   type Admission,
   type AdmissionResult,
   createLagProbe,
-  type LocalPlace,
+  type LocalSlot,
   type SessionActivity,
-  type SessionPlace,
+  type SessionSlot,
 } from '../admission.ts';
 import type { InboundRcptResult, LocalBackend, SmtpBackend } from '../backend.ts';
 import { nameOfRefusal, REFUSALS, type RefusalName, type Reply } from '../replies.ts';
@@ -24,7 +24,7 @@ import type { SessionMeters } from '../session-log.ts';
 // Both ends of the requests from session threads to the main thread. The main thread counts and decides everything, so
 // limits and metrics do not depend on the number of threads. Threads collect bodies and hand them over.
 
-/** The requests and messages of a thread. It numbers the places of its sessions; refusals are sent by name. */
+/** The requests and messages of a thread. It numbers the slots of its sessions; refusals are sent by name. */
 interface BackendCalls {
   enter(n: number, client: string, behindProxy: boolean, busy: boolean): RefusalName | null;
   nameClient(n: number, client: string): RefusalName | null;
@@ -48,7 +48,7 @@ type RouteAnswer =
 
 /**
  * Indexes in shared memory that the main thread writes, so that sessions need no request: whether the disk has room,
- * and whether most places are taken.
+ * and whether most slots are taken.
  */
 const ROOM = 0;
 const CROWDED = 1;
@@ -69,10 +69,10 @@ export function createBackendServer(
     notes,
   }: { readonly backend: LocalBackend; readonly meters: SessionMeters; readonly log: Log; readonly notes: Notes },
   flags: SharedArrayBuffer,
-  /** Tells the thread that a session has lost its place to another client. */
+  /** Tells the thread that a session has lost its slot to another client. */
   taken: (n: number) => void,
 ) {
-  const places = new Map<number, LocalPlace>();
+  const slots = new Map<number, LocalSlot>();
   let open = 0;
   let gone = false;
   const look = () => writeFlags(flags, backend);
@@ -84,25 +84,25 @@ export function createBackendServer(
         const { admission } = backend;
         const entry = busy ? admission.refuse(REFUSALS.busy, client) : admission.enter(client, behindProxy);
         if (entry.refused) return named(entry.refused);
-        places.set(n, entry.place);
-        entry.place.onEvicted(() => {
-          places.delete(n);
+        slots.set(n, entry.slot);
+        entry.slot.onEvicted(() => {
+          slots.delete(n);
           taken(n);
         });
         return null;
       },
       nameClient(n, client) {
-        const refused = places.get(n)?.nameClient(client);
+        const refused = slots.get(n)?.nameClient(client);
         if (!refused) return null;
-        places.delete(n);
+        slots.delete(n);
         return named(refused);
       },
       doing(n, what) {
-        places.get(n)?.doing(what);
+        slots.get(n)?.doing(what);
       },
       leave(n) {
-        places.get(n)?.leave();
-        places.delete(n);
+        slots.get(n)?.leave();
+        slots.delete(n);
       },
       async route(address, sender) {
         look();
@@ -128,12 +128,12 @@ export function createBackendServer(
     } satisfies BackendCalls),
     /** Number of open sessions of the thread. */
     sessions: () => open,
-    /** Releases the sessions and places of a thread that has ended. */
+    /** Releases the sessions and slots of a thread that has ended. */
     release() {
       gone = true;
       for (; open > 0; open--) meters.closed();
-      for (const place of places.values()) place.leave();
-      places.clear();
+      for (const slot of slots.values()) slot.leave();
+      slots.clear();
     },
   });
 }
@@ -167,7 +167,7 @@ export function createRemoteBackend(parts: RemoteParts) {
 
   const { admission, taken } = createRemoteAdmission(parts, ask, tell, () => Atomics.load(cells, CROWDED) !== 0);
   return {
-    /** A session has lost its place to another client. */
+    /** A session has lost its slot to another client. */
     taken,
     backend: frozen<SmtpBackend>({
       admission,
@@ -203,15 +203,15 @@ function createRemoteAdmission(
 ) {
   // The lag of this thread; the main thread measures its own.
   const lag = createLagProbe(maxLoopLagMs, clock);
-  /** The places of the sessions of this thread, by number. */
-  const places = new Map<number, RemotePlace>();
+  /** The slots of the sessions of this thread, by number. */
+  const slots = new Map<number, RemoteSlot>();
   let last = 0;
 
-  function placeOf(n: number, mine: RemotePlace): SessionPlace {
+  function slotOf(n: number, mine: RemoteSlot): SessionSlot {
     return frozen({
       async nameClient(name) {
         const reason = await ask('nameClient', n, name);
-        if (reason !== null) places.delete(n);
+        if (reason !== null) slots.delete(n);
         return reason === null ? undefined : REFUSALS[reason];
       },
       doing(what) {
@@ -223,7 +223,7 @@ function createRemoteAdmission(
         if (mine.taken) end();
       },
       leave() {
-        if (places.delete(n)) tell('leave', n);
+        if (slots.delete(n)) tell('leave', n);
       },
     });
   }
@@ -234,18 +234,18 @@ function createRemoteAdmission(
     crowded,
     async enter(client, behindProxy): Promise<AdmissionResult> {
       const n = ++last;
-      const mine: RemotePlace = { taken: false, doing: 'waiting', end: () => {} };
-      places.set(n, mine);
+      const mine: RemoteSlot = { taken: false, doing: 'waiting', end: () => {} };
+      slots.set(n, mine);
       const refused = await ask('enter', n, client, behindProxy, lag.lagging());
-      if (refused === null) return { place: placeOf(n, mine) };
-      places.delete(n);
+      if (refused === null) return { slot: slotOf(n, mine) };
+      slots.delete(n);
       return { refused: REFUSALS[refused] };
     },
   });
   return {
     admission,
     taken(n: number) {
-      const mine = places.get(n);
+      const mine = slots.get(n);
       if (!mine) return;
       // It began a message before the main thread knew: it goes on, and there is one session too many until it ends.
       if (mine.doing === 'data') return;
@@ -255,8 +255,8 @@ function createRemoteAdmission(
   };
 }
 
-/** A place of a session on this thread. */
-interface RemotePlace {
+/** A slot of a session on this thread. */
+interface RemoteSlot {
   taken: boolean;
   doing: SessionActivity;
   end: () => void;

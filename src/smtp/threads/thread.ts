@@ -20,7 +20,7 @@ export interface ThreadCalls {
   start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<ListenAddress[]>;
   stop(graceMs: number | undefined): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
-  /** A session has lost its place to another client. */
+  /** A session has lost its slot to another client. */
   taken(n: number): void;
   /** Shows that the thread is not stuck. */
   ping(): void;

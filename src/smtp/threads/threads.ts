@@ -43,12 +43,12 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   const flags = new SharedArrayBuffer(FLAGS_BYTES);
   const died = metrics.counter('postern_smtp_threads_died_total');
   const shared = { ...deps, flags, died };
-  let places: readonly ListenAddress[] = [];
+  let addresses: readonly ListenAddress[] = [];
   let tls: TlsSettings | undefined;
   let stopping = false;
   let cancelLook = () => {};
   const threads = Array.from({ length: deps.threads.count }, (_, number) =>
-    createSlot(number, settings, shared, () => ({ listen: toShared(settings.listen, places), tls })),
+    createSlot(number, settings, shared, () => ({ listen: toShared(settings.listen, addresses), tls })),
   );
 
   function look(): void {
@@ -80,7 +80,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
       try {
         // The first thread chooses the ports where none is given.
         const [first, ...others] = threads;
-        places = (await first?.start()) ?? [];
+        addresses = (await first?.start()) ?? [];
         await Promise.all(others.map((thread) => thread.start()));
       } catch (error) {
         await stop(0);
@@ -88,7 +88,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
       }
     },
     stop,
-    addresses: () => [...places],
+    addresses: () => [...addresses],
     async reload(next) {
       useTls(next);
       await Promise.all(threads.map((thread) => thread.reload(tls)));
@@ -106,10 +106,10 @@ async function mustBeFree(entry: ListenEntry): Promise<void> {
   await once(server, 'close');
 }
 
-function toShared(listen: readonly ListenEntry[], places: readonly ListenAddress[]): ListenEntry[] {
+function toShared(listen: readonly ListenEntry[], addresses: readonly ListenAddress[]): ListenEntry[] {
   return listen.map((entry, i) => {
     if ('fd' in entry) return { fd: entry.fd, shared: true };
-    return { host: entry.host, port: places[i]?.port ?? entry.port, shared: true };
+    return { host: entry.host, port: addresses[i]?.port ?? entry.port, shared: true };
   });
 }
 
@@ -153,10 +153,10 @@ function createSlot(
     running = one;
     try {
       const { listen, tls } = now();
-      const places = await one.open(listen, tls);
+      const addresses = await one.open(listen, tls);
       listening = true;
       if (now().tls !== tls) await one.call('reload', [now().tls]); // it changed in the meantime
-      return places;
+      return addresses;
     } catch (error) {
       letGo(one);
       await one.thread.terminate();
@@ -234,7 +234,7 @@ interface Running {
     transfer?: readonly MessagePort[],
   ): Promise<Awaited<ReturnType<ThreadCalls[K]>> | undefined>;
   sessions(): number;
-  /** The thread is gone: releases the places of its sessions. */
+  /** The thread is gone: releases the slots of its sessions. */
   letGo(): void;
 }
 
@@ -277,9 +277,9 @@ function startOne(
     thread,
     call,
     async open(listen, tls) {
-      const places = await call('start', [port2, listen, tls], [port2]);
-      if (!places) throw new Error('an SMTP session thread died during its start');
-      return places;
+      const addresses = await call('start', [port2, listen, tls], [port2]);
+      if (!addresses) throw new Error('an SMTP session thread died during its start');
+      return addresses;
     },
     sessions: answers.sessions,
     letGo() {

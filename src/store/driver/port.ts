@@ -216,15 +216,15 @@ function toTerm(shape: Shape, field: string, condition: unknown): Term {
 }
 
 function toOperand(shape: Shape, field: string, value: unknown): Operand {
-  const place = `${shape.name}.${field}`;
+  const path = `${shape.name}.${field}`;
   if (shape.dates.has(field) !== value instanceof Date)
-    throw new TypeError(`${place}: only date fields are compared with Dates`);
-  if (field === 'id' && typeof value !== 'string') throw new TypeError(`${place}: not a string`);
-  if (value instanceof Date) return checkDate(place, value);
+    throw new TypeError(`${path}: only date fields are compared with Dates`);
+  if (field === 'id' && typeof value !== 'string') throw new TypeError(`${path}: not a string`);
+  if (value instanceof Date) return checkDate(path, value);
   if (typeof value === 'string') return value.toWellFormed();
-  if (typeof value === 'number') return checkNumber(place, value);
+  if (typeof value === 'number') return checkNumber(path, value);
   if (typeof value === 'boolean') return value;
-  throw new TypeError(`${place}: not a value to compare with`);
+  throw new TypeError(`${path}: not a value to compare with`);
 }
 
 function toIn(shape: Shape, field: string, list: readonly unknown[]): Term {

@@ -67,30 +67,30 @@ export function toPatch(shape: Shape, source: object, nestedDate: NestedDate): S
 }
 
 function toField(shape: Shape, field: string, value: unknown, nestedDate: NestedDate): unknown {
-  const place = `${shape.name}.${field}`;
+  const path = `${shape.name}.${field}`;
   if (value === null) return null;
   if (shape.dates.has(field) !== value instanceof Date)
-    throw new TypeError(`${place}: only the declared date fields hold Dates`);
-  if (value instanceof Date) return checkDate(place, value);
+    throw new TypeError(`${path}: only the declared date fields hold Dates`);
+  if (value instanceof Date) return checkDate(path, value);
   if (typeof value === 'object' && shape.indexed.has(field))
-    throw new TypeError(`${place}: an indexed field holds a scalar`);
-  return tidy(place, value, nestedDate, 0);
+    throw new TypeError(`${path}: an indexed field holds a scalar`);
+  return tidy(path, value, nestedDate, 0);
 }
 
-function tidy(place: string, value: unknown, nestedDate: NestedDate, depth: number): unknown {
-  if (depth > DEEPEST) throw new TypeError(`${place}: nested too deep`);
+function tidy(path: string, value: unknown, nestedDate: NestedDate, depth: number): unknown {
+  if (depth > DEEPEST) throw new TypeError(`${path}: nested too deep`);
   if (value === null || value === undefined || typeof value === 'boolean') return value ?? null;
   if (typeof value === 'string') return value.toWellFormed();
-  if (typeof value === 'number') return checkNumber(place, value);
-  if (value instanceof Date) return nestedDate(checkDate(place, value));
-  if (Array.isArray(value)) return value.map((item: unknown) => tidy(place, item, nestedDate, depth + 1));
-  if (!isPlain(value)) throw new TypeError(`${place}: not a value that can be stored`);
+  if (typeof value === 'number') return checkNumber(path, value);
+  if (value instanceof Date) return nestedDate(checkDate(path, value));
+  if (Array.isArray(value)) return value.map((item: unknown) => tidy(path, item, nestedDate, depth + 1));
+  if (!isPlain(value)) throw new TypeError(`${path}: not a value that can be stored`);
   const entries: [string, unknown][] = Object.entries(value);
   // fromEntries defines properties, so that `__proto__` is an ordinary name.
   return Object.fromEntries(
     entries
       .filter(([, item]) => item !== undefined)
-      .map(([name, item]) => [escapeName(name), tidy(place, item, nestedDate, depth + 1)]),
+      .map(([name, item]) => [escapeName(name), tidy(path, item, nestedDate, depth + 1)]),
   );
 }
 
@@ -101,16 +101,15 @@ function isPlain(value: unknown): value is object {
 }
 
 /** Accepts numbers that both drivers store exactly. */
-export function checkNumber(place: string, value: number): number {
-  if (!Number.isFinite(value)) throw new TypeError(`${place}: not a finite number`);
+export function checkNumber(path: string, value: number): number {
+  if (!Number.isFinite(value)) throw new TypeError(`${path}: not a finite number`);
   return value + 0; // -0 becomes 0
 }
 
 /** Accepts Dates whose ISO text sorts chronologically. */
-export function checkDate(place: string, value: Date): Date {
+export function checkDate(path: string, value: Date): Date {
   const time = value.getTime();
-  if (!(time >= FIRST_DAY && time <= LAST_DAY))
-    throw new TypeError(`${place}: not a date between the years 0 and 9999`);
+  if (!(time >= FIRST_DAY && time <= LAST_DAY)) throw new TypeError(`${path}: not a date between the years 0 and 9999`);
   return value;
 }
 
@@ -146,7 +145,7 @@ export function toRow<R extends Row>(shape: Shape, id: string, fields: StoredFie
   for (const [field, value] of Object.entries(fields)) {
     row[field] = typeof value === 'string' && shape.dates.has(field) ? new Date(value) : revive(value);
   }
-  // biome-ignore lint/plugin: the compiler checked these fields when they were written; only this place trusts that
+  // biome-ignore lint/plugin: the compiler checked these fields when they were written; only this line trusts that
   return row as unknown as R;
 }
 

@@ -154,13 +154,13 @@ export const ipRequests = collection<IpRequestRow>()({
 export interface PlacementRow extends OwnedRow {
   readonly version: number;
   /** The addresses outside the default pool. One that the account does not have yet is being assigned to it. */
-  readonly elsewhere: readonly Place[];
+  readonly elsewhere: readonly PooledIp[];
   /** Pools whose rows are being removed. Every reader of this row completes that first. */
   readonly closing: readonly { readonly id: string; readonly token: string }[];
 }
 
 /** An address and its pool. */
-interface Place {
+interface PooledIp {
   readonly ip: string;
   readonly pool: string;
 }
@@ -222,8 +222,8 @@ export function createPoolFinder({ elsewhere }: PlacementRow): (ip: string) => s
   return (ip) => found.get(ip) ?? DEFAULT_POOL;
 }
 
-/** The places with one address moved to `pool`, by default to the default pool. */
-export function placesWith({ elsewhere }: PlacementRow, ip: string, pool: string = DEFAULT_POOL): readonly Place[] {
-  const others = elsewhere.filter((place) => place.ip !== ip);
+/** The addresses outside the default pool, with this one moved to `pool`, by default to the default pool. */
+export function moveIp({ elsewhere }: PlacementRow, ip: string, pool: string = DEFAULT_POOL): readonly PooledIp[] {
+  const others = elsewhere.filter((one) => one.ip !== ip);
   return pool === DEFAULT_POOL ? others : [...others, { ip, pool }];
 }

@@ -26,7 +26,7 @@ export const notices = collection<NoticeRow>()({
   dates: ['createdAt', 'dueAt'],
 });
 
-/** One place of a quota, taken until `until`, then free again. `id` is `<what is limited> <number>`. */
+/** One slot of a quota, taken until `until`, then free again. `id` is `<what is limited> <number>`. */
 interface QuotaRow extends Row {
   readonly until: Date;
 }

@@ -225,8 +225,8 @@ function why({ error, cause }: Failure, target: AddressVerdict): string {
     if (target.error === 'DNS failure') return 'the name servers did not answer';
     return target.cause ?? 'the host has no address that webhooks may reach';
   }
-  const places = target.addresses.map((address) => withPort(address, target.port));
-  return `${error} at ${places.join(', ')}${cause === undefined ? '' : `: ${cause}`}`;
+  const addresses = target.addresses.map((address) => withPort(address, target.port));
+  return `${error} at ${addresses.join(', ')}${cause === undefined ? '' : `: ${cause}`}`;
 }
 
 /** Undefined if HEAD was answered 200. Otherwise the result of the HEAD if it could not connect, else of the POST. */

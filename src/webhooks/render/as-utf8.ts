@@ -27,7 +27,7 @@ const DELETE = 0x7f;
 const DEEPEST = 16;
 
 /**
- * Converts a message that is not UTF-8 to one that is, in pieces, for places that take only text. Part bodies that are
+ * Converts a message that is not UTF-8 to one that is, in pieces, for fields that take only text. Part bodies that are
  * not UTF-8 are encoded (quoted-printable or base64) and keep their declared charset; those that declare none get the
  * charset in which Postern decodes them. A MIME reader thus finds the texts and files of the original. Header fields
  * that are not UTF-8 are converted to UTF-8 as Postern decodes them (RFC 6532). Everything else is unchanged.

@@ -33,7 +33,7 @@ const PREFIX = Buffer.from(`${PARAMETER}=`, 'latin1');
 export type FormEncoder = ReturnType<typeof createFormEncoder>;
 
 /** The file for a body of more than `most` bytes. */
-interface Place {
+interface BodyFile {
   readonly path: string;
   readonly most: number;
 }
@@ -44,7 +44,7 @@ export function createFormEncoder() {
   /** `keep` selects the encoding of each piece that becomes the body. */
   async function writeBody(
     pieces: Iterable<Piece | Plain>,
-    { path, most }: Place,
+    { path, most }: BodyFile,
     keep: (value: Uint8Array, form: Uint8Array) => Uint8Array,
   ): Promise<Bytes> {
     const store = createStore(path, most);
@@ -98,26 +98,26 @@ export function createFormEncoder() {
     async toBody(
       pieces: Iterable<Piece>,
       signing: Signing,
-      place: Place,
+      file: BodyFile,
     ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }> {
       const signatures = startSignatures(signing);
-      const body = await writeBody(pieces, place, (value, form) => {
+      const body = await writeBody(pieces, file, (value, form) => {
         signatures.add(value, form);
         return form;
       });
       return { body, headers: signatures.headers() };
     },
     /** As `toBody`, but writes the pieces unencoded and unsigned. */
-    toJson: (pieces: Iterable<Piece | Plain>, place: Place) => writeBody(pieces, place, (value) => value),
+    toJson: (pieces: Iterable<Piece | Plain>, file: BodyFile) => writeBody(pieces, file, (value) => value),
     /** As `toBody`, but writes the pieces unencoded, with the headers of every format. */
     async toPost(
       { type, pieces }: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
       { keys, id, at }: Signing,
-      place: Place,
+      file: BodyFile,
     ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }> {
       const timestamp = Math.floor(at / 1000);
       const signature = runningStandardSignature(keys, id, timestamp);
-      const body = await writeBody(pieces, place, (value) => {
+      const body = await writeBody(pieces, file, (value) => {
         signature.update(value);
         return value;
       });

@@ -241,8 +241,8 @@ async function withLinks(
     if (sizeOfContent(file.content) <= linkOver) files.push(file);
     else if (!links) files.push({ ...file, link: null });
     else {
-      const place = { ...links, room: links.room - linked - added };
-      const link = await linkTo(place, toFileName(file.name), () => bytesOf(file));
+      const context = { ...links, room: links.room - linked - added };
+      const link = await linkTo(context, toFileName(file.name), () => bytesOf(file));
       files.push(link ? { ...file, link: link.url } : file);
       added += link?.added ?? 0;
     }
@@ -298,7 +298,7 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MAX_IN_MEMORY = 32 * 1024 * 1024;
 
-function placeOf([{ mails }, { form }]: RenderInput) {
+function bodyFileOf([{ mails }, { form }]: RenderInput) {
   const body = mails[0]?.body;
   if (body?.kind !== 'file' || form === null) return undefined;
   const room = Math.min(LARGEST_IN_MEMORY, MAX_IN_MEMORY - Atomics.load(form.held, 0));
@@ -311,11 +311,11 @@ type Encoded = Pick<Post, 'body' | 'headers'>;
 
 async function encodePost(encoder: FormEncoder, input: RenderInput, id: string, written: Written): Promise<Encoded> {
   const [{ keys, url, at, asJson }] = input;
-  const place = placeOf(input) ?? IN_MEMORY;
-  if (!asJson) return encoder.toPost(written, { keys, url, id, at }, place);
+  const file = bodyFileOf(input) ?? IN_MEMORY;
+  if (!asJson) return encoder.toPost(written, { keys, url, id, at }, file);
   const isJson = written.type === 'application/json';
   const pieces = isJson ? written.pieces : quotedPost(written);
-  return { body: await encoder.toJson(pieces, place), headers: {} };
+  return { body: await encoder.toJson(pieces, file), headers: {} };
 }
 
 /** A post that is not JSON, as JSON, for people. */
@@ -334,10 +334,10 @@ function* quotedPiece(piece: Piece | Plain): Iterable<Piece> {
 
 async function encode(encoder: FormEncoder, input: RenderInput, id: string, pieces: Iterable<Piece>): Promise<Encoded> {
   const [{ keys, url, at, asJson }] = input;
-  const place = placeOf(input);
-  if (asJson) return { body: await encoder.toJson(pieces, place ?? IN_MEMORY), headers: {} };
+  const file = bodyFileOf(input);
+  if (asJson) return { body: await encoder.toJson(pieces, file ?? IN_MEMORY), headers: {} };
   const signing = { keys, url, id, at };
-  if (place) return encoder.toBody(pieces, signing, place);
+  if (file) return encoder.toBody(pieces, signing, file);
   const { bytes, headers } = encoder.toBytes(pieces, signing);
   return { body: { kind: 'memory', bytes }, headers };
 }

@@ -16,18 +16,18 @@ import type { Mail, Post, Renderer, RenderJob } from '../types.ts';
 import { createFormRoom } from './form-room.ts';
 
 /** The arguments of the task on the thread (render.ts). `parseError`: do not parse the message, for this reason. */
-export type RenderInput = readonly [job: RenderJob, places: RenderPlaces, parseError: string | null];
+export type RenderInput = readonly [job: RenderJob, files: RenderFiles, parseError: string | null];
 
-/** Places for content that is not in the POST, or too large for memory. */
-interface RenderPlaces {
+/** Files for content that is not in the POST, or too large for memory. */
+interface RenderFiles {
   /** Null if the body is in memory: then the form is too. */
-  readonly form: FormPlace | null;
+  readonly form: FormFile | null;
   /** Undefined if attachments are in the POST, or only listed. */
   readonly links: LinkContext | undefined;
 }
 
 /** The file for the form of a large message, and the limit that decides whether it is used. */
-interface FormPlace {
+interface FormFile {
   /** The file to use if memory has no room for the form. */
   readonly path: string;
   /** One number, shared by all threads: the bytes of such forms in memory. */
@@ -86,7 +86,7 @@ export function createRenderer(
   /** Renders with space reserved for the links that attachments may become. */
   async function withRoom(
     { style, account = NO_ACCOUNT, mails }: RenderJob,
-    render: (place: LinkContext | undefined) => Promise<Post>,
+    render: (context: LinkContext | undefined) => Promise<Post>,
   ): Promise<Post> {
     if (!hasLinks(style)) return render(undefined);
     const { reserve, end } = await links(
@@ -103,9 +103,9 @@ export function createRenderer(
     }
   }
 
-  async function tryOnThread(job: RenderJob, form: FormPlace | null, place: LinkContext | undefined): Promise<Post> {
+  async function tryOnThread(job: RenderJob, form: FormFile | null, context: LinkContext | undefined): Promise<Post> {
     try {
-      return await run(() => pack(job, { form, links: place }, null));
+      return await run(() => pack(job, { form, links: context }, null));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
@@ -124,7 +124,7 @@ export function createRenderer(
       const form = body.kind === 'file' ? { path, held } : null;
       const give = body.kind === 'file' ? await room.take(job.account ?? NO_ACCOUNT, FORM_TIMES * body.size) : () => {};
       try {
-        const post = await withRoom(job, (place) => tryOnThread(job, form, place));
+        const post = await withRoom(job, (context) => tryOnThread(job, form, context));
         if (form) hold(post.body);
         if (post.body.kind === 'file') taken.set(path, give);
         else give();
@@ -142,7 +142,7 @@ export function createRenderer(
     async renderShared(job) {
       await swept;
       try {
-        return await withRoom(job, (place) => run(() => pack(job, { form: null, links: place }, null)));
+        return await withRoom(job, (context) => run(() => pack(job, { form: null, links: context }, null)));
       } catch (error) {
         if (error instanceof TaskBroken) return undefined;
         if (error instanceof StoreAway) throw error;
@@ -166,10 +166,10 @@ export function toParseError({ kind, message }: TaskBroken): string {
 
 const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;
 
-function pack(job: RenderJob, places: RenderPlaces, parseError: string | null): Packed<RenderInput> {
+function pack(job: RenderJob, files: RenderFiles, parseError: string | null): Packed<RenderInput> {
   const packed = job.mails.map(packMail);
   return {
-    value: [{ ...job, mails: packed.map(({ mail }) => mail) }, places, parseError],
+    value: [{ ...job, mails: packed.map(({ mail }) => mail) }, files, parseError],
     transfer: packed.flatMap(({ transfer }) => transfer),
   };
 }

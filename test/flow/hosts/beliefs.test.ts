@@ -264,9 +264,9 @@ if (mongoDriver)
       const key = (await hosts.cli('key', 'create', 'other')).out.trim();
       const { ask } = createCaller(hosts.b.base, key);
       expect((await ask('/users/ping')).status).to.equal(200);
-      const [place] = hosts.b.submission;
-      if (!place) throw new Error('B takes no submission');
-      const session = await openSession(place);
+      const [listener] = hosts.b.submission;
+      if (!listener) throw new Error('B takes no submission');
+      const session = await openSession(listener);
       await session.say('EHLO client.test');
       expect(await session.say(`AUTH PLAIN ${plain(key)}`)).to.match(/^235 /);
       expect(await session.say('MAIL FROM:<news@sender.test>')).to.match(/^250 /);

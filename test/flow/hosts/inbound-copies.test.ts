@@ -5,7 +5,7 @@ import { mongoDriver } from '../../support/database.ts';
 import { eventsOf, postsOf } from '../../support/events.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type Hosts, operatorAt, startHosts } from '../../support/hosts.ts';
-import { message, type Place, sendMail } from '../../support/mail.ts';
+import { type HostPort, message, sendMail } from '../../support/mail.ts';
 import type { How, Received } from '../../support/receiver.ts';
 import { tempDir } from '../../support/temp.ts';
 import { PATIENCE, until } from '../../support/until.ts';
@@ -68,7 +68,7 @@ if (mongoDriver)
       await add('pulled', { url: 'pull:' });
     }
 
-    async function accept(to: Place, names: readonly string[], subject: string, text?: string): Promise<string> {
+    async function accept(to: HostPort, names: readonly string[], subject: string, text?: string): Promise<string> {
       const recipients = names.map((name) => `${name}@in.test`);
       const reply = await sendMail(to, { from: 'ada@example.org', to: recipients }, message(subject, text));
       if (reply.startsWith('250')) acknowledged.push({ to: names, subject });
@@ -173,9 +173,9 @@ if (mongoDriver)
       const listed = async (...options: string[]) =>
         (await hosts.cliIn(dir, 'queue', 'list', '--json', ...options)).json();
       await until('it to drop what B has', async () => (await listed('--state', 'dropped')).length === 6);
-      const places = (await listed()).map(({ host, state }: any) => `${host} ${state}`);
+      const states = (await listed()).map(({ host, state }: any) => `${host} ${state}`);
       const waiting = Array(5).fill('b.postern.test waiting');
-      expect(places).to.have.members([...waiting, 'b.postern.test held']);
+      expect(states).to.have.members([...waiting, 'b.postern.test held']);
       await accept(back.smtp, ['down'], 'new');
       await until('its history', async () => (await back.api('/inbound/search', { query: 'new' })).mails.length === 1);
       for (const { api } of [hosts.a, hosts.b, back]) {

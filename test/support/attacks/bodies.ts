@@ -113,7 +113,7 @@ function unique(paths: readonly string[][]): string[][] {
   return [...new Map(paths.map((path) => [path.join('/'), path])).values()];
 }
 
-/** A call whose list or map at this place holds an item this number of times. */
+/** A call whose list or map at this path holds an item this number of times. */
 export function filled(path: readonly string[], item: string, count: number, key: string): string {
   const fill = (rest: readonly string[]): string => {
     const [step, ...inner] = rest;

@@ -50,8 +50,8 @@ async function tryCanaries(): Promise<Canaries | undefined> {
     }),
   }));
   await listen(open, 0, OPEN_ADDRESS);
-  const place = open.address();
-  const port = typeof place === 'object' && place ? place.port : 0;
+  const address = open.address();
+  const port = typeof address === 'object' && address ? address.port : 0;
   const bound = await Promise.all(canaries.map(({ address, server }) => listen(server, port, address)));
   const stop = async () => {
     open.closeAllConnections();

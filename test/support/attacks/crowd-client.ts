@@ -17,11 +17,11 @@ let open = 0;
 
 function start(): void {
   if (started >= count) return;
-  const place = Math.floor(started++ / perAddress);
+  const index = Math.floor(started++ / perAddress);
   const slice = slices[started % SLICES];
   const socket = connect({
     ...at,
-    localAddress: `127.${net}.${Math.floor(place / 250)}.${1 + (place % 250)}`,
+    localAddress: `127.${net}.${Math.floor(index / 250)}.${1 + (index % 250)}`,
   }).setNoDelay();
   let last = 'nothing';
   let greetedAt = 0;

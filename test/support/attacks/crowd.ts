@@ -1,4 +1,4 @@
-import type { Place } from '../mail.ts';
+import type { HostPort } from '../mail.ts';
 import { startHelper } from './helper.ts';
 
 /**
@@ -21,7 +21,7 @@ export interface CrowdReport {
 }
 
 export interface CrowdOrders {
-  readonly at: Place;
+  readonly at: HostPort;
   readonly count: number;
   readonly manner: Manner;
   /** Distinguishes the addresses of several crowds: 127.`net`.x.y. */

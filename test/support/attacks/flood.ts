@@ -1,5 +1,5 @@
 import { connect } from 'node:net';
-import type { Place } from '../mail.ts';
+import type { HostPort } from '../mail.ts';
 
 const PIECE = 1024 * 1024;
 
@@ -16,7 +16,7 @@ export interface Flooded {
  * when the connection does, or at the first answer behind those of the opening.
  */
 export async function flood(
-  at: Place,
+  at: HostPort,
   parts: {
     readonly opening: readonly string[];
     readonly filling: string;

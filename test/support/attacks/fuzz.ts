@@ -1,9 +1,9 @@
-import type { Place } from '../mail.ts';
+import type { HostPort } from '../mail.ts';
 import type { Failure } from './failures.ts';
 import { startHelper } from './helper.ts';
 
 export interface FuzzOrders {
-  readonly at: Place;
+  readonly at: HostPort;
   readonly seed: number;
   readonly from: number;
   readonly to: number;

@@ -1,11 +1,11 @@
-import { message, openSession, type Place } from '../mail.ts';
+import { type HostPort, message, openSession } from '../mail.ts';
 import { answer, orders } from './helper.ts';
 
 // Done long before a session has lasted too long.
 const SESSION_MS = 3000;
 
 /** Sends ordinary mail over some sessions, the next when the last was taken, and counts the 250s. */
-const { at, sessions }: { at: Place; sessions: number } = orders();
+const { at, sessions }: { at: HostPort; sessions: number } = orders();
 const TEXT = message('good', 'Good mail goes through.\r\n'.repeat(200));
 let [taken, refused] = [0, 0];
 

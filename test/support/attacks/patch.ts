@@ -3,7 +3,7 @@ import { registerHooks } from 'node:module';
 import { readPatches } from './patches.ts';
 
 /**
- * Loaded into a daemon by `node --import`: changes places of its source while they are loaded, on every thread, so that
+ * Loaded into a daemon by `node --import`: changes lines of its source while they are loaded, on every thread, so that
  * a control can switch one protection off. What a patch looks for must be there, or the daemon does not start.
  */
 const patches = readPatches(process.env);

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 
-/** A place in a file below src/ that a control changes: every `from` becomes `to`. */
+/** A piece of a file below src/ that a control changes: every `from` becomes `to`. */
 export interface Patch {
   readonly file: string;
   readonly from: string;

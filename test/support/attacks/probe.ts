@@ -1,4 +1,4 @@
-import type { Place } from '../mail.ts';
+import type { HostPort } from '../mail.ts';
 import { percentile } from './figures.ts';
 import { startHelper } from './helper.ts';
 
@@ -15,7 +15,7 @@ export interface Probed {
  *
  * @param commands how many NOOPs are said over one connection
  */
-export function startProbe(at: Place, commands = 40) {
+export function startProbe(at: HostPort, commands = 40) {
   const helper = startHelper<Probed>('probe-client.ts', { ...at, commands });
   return {
     ...helper,

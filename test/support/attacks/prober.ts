@@ -1,7 +1,7 @@
 import { COMMON_ERRORS, ERRORS, type ErrorName } from '../../../src/api/errors.ts';
 import type { Operation } from '../../../src/api/operation.ts';
 import { COMPUTED } from './payloads.ts';
-import { type Place, paramsWith, placesOf, takes, typeOf } from './places.ts';
+import { type Position, paramsWith, positionsOf, takes, typeOf } from './positions.ts';
 
 /** What one call showed that it should not have. */
 export interface Finding {
@@ -29,7 +29,7 @@ export interface Probed {
 interface Payloads {
   readonly others: readonly unknown[];
   readonly texts: readonly string[];
-  /** How many neighbouring places share them, 1 unless given; a place that stands alone takes all. */
+  /** How many neighbouring positions share them, 1 unless given; a position that stands alone takes all. */
   readonly shared?: number;
 }
 
@@ -43,7 +43,7 @@ export interface Target {
 const HANG_MS = 20_000;
 const AT_ONCE = 16;
 
-/** Attacks every place in the parameters of an operation at `base`, and says what went wrong. */
+/** Attacks every position in the parameters of an operation at `base`, and says what went wrong. */
 export async function probe(
   operation: Operation,
   { base, key, hangMs = HANG_MS }: Target,
@@ -51,20 +51,20 @@ export async function probe(
 ): Promise<Probed> {
   const probed: Probed = { asked: 0, handled: 0, findings: [] };
   const before = prototypes();
-  const places = placesOf(operation);
-  const calls = places.flatMap((place, at) =>
-    [...(place.isName ? [] : others), ...texts]
-      .filter((_, n) => places.length === 1 || (n + at) % shared === 0)
+  const positions = positionsOf(operation);
+  const calls = positions.flatMap((position, at) =>
+    [...(position.isName ? [] : others), ...texts]
+      .filter((_, n) => positions.length === 1 || (n + at) % shared === 0)
       // The clock of these worlds stands still: a call that may wait for seconds would wait for ever.
-      .filter((value) => place.name !== 'wait' || !isWholeNumber(value))
-      .map((value) => ({ place, value })),
+      .filter((value) => position.name !== 'wait' || !isWholeNumber(value))
+      .map((value) => ({ position, value })),
   );
   const workers = Array.from({ length: AT_ONCE }, async () => {
     for (let call = calls.pop(); call; call = calls.pop()) {
-      const body = JSON.stringify({ ...paramsWith(operation, call.place, call.value), key });
+      const body = JSON.stringify({ ...paramsWith(operation, call.position, call.value), key });
       await judge(
         operation,
-        call.place,
+        call.position,
         call.value,
         await ask(`${base}/api/1.0${operation.path}.json`, body, hangMs),
         probed,
@@ -93,7 +93,7 @@ async function ask(url: string, body: string, hangMs: number): Promise<Seen | 'h
 
 async function judge(
   operation: Operation,
-  place: Place,
+  position: Position,
   value: unknown,
   seen: Seen | 'hang',
   probed: Probed,
@@ -101,7 +101,7 @@ async function judge(
   const found = (kind: Finding['kind'], detail = '') => {
     probed.findings.push({
       kind,
-      where: `${operation.path} ${place.name} ${JSON.stringify(value)?.slice(0, 80)} ${detail.slice(0, 200)}`,
+      where: `${operation.path} ${position.name} ${JSON.stringify(value)?.slice(0, 80)} ${detail.slice(0, 200)}`,
     });
   };
   probed.asked++;
@@ -112,7 +112,7 @@ async function judge(
   const body: unknown = parsed(text);
   if (status === 200) {
     probed.handled++;
-    if (!means(place, value)) found('taken', text);
+    if (!means(position, value)) found('taken', text);
     return;
   }
   if (!isEnvelope(body)) return found('shape', `${status} ${text}`);
@@ -120,7 +120,7 @@ async function judge(
   else if (status >= 500) found('status', `${status} ${text}`);
   else if (!declared(operation, body.name, status)) found('undeclared', `${status} ${text}`);
   if (body.name !== 'ValidationError') probed.handled++;
-  if (!means(place, value) && !names(body, place)) found('unnamed', `${status} ${text}`);
+  if (!means(position, value) && !names(body, position)) found('unnamed', `${status} ${text}`);
 }
 
 function isWholeNumber(value: unknown): boolean {
@@ -131,17 +131,17 @@ function isWholeNumber(value: unknown): boolean {
  * What a parameter may hold. An empty text stands for none at all, and numbers and truth may be spelled otherwise, as old
  * clients send them. PHP writes an empty struct as a list, and gochimp writes a map as a list of structs.
  */
-function means(place: Place, value: unknown): boolean {
-  if (value === '' || takes(place, value)) return true;
-  if (Array.isArray(value) && value.length === 0) return takes(place, {}) && place.steps.at(-1) !== 'item';
-  if (Array.isArray(value)) return place.isMap && value.every((item) => typeOf(item) === 'object');
+function means(position: Position, value: unknown): boolean {
+  if (value === '' || takes(position, value)) return true;
+  if (Array.isArray(value) && value.length === 0) return takes(position, {}) && position.steps.at(-1) !== 'item';
+  if (Array.isArray(value)) return position.isMap && value.every((item) => typeOf(item) === 'object');
   if (typeof value !== 'string' && typeof value !== 'number') return false;
-  if (takes(place, true) && /^(?:true|false|on|off|yes|no|1|0)$/i.test(String(value))) return true;
-  return typeof value === 'string' && /^-?\d{1,15}(?:\.\d{1,15})?$/.test(value) && takes(place, Number(value));
+  if (takes(position, true) && /^(?:true|false|on|off|yes|no|1|0)$/i.test(String(value))) return true;
+  return typeof value === 'string' && /^-?\d{1,15}(?:\.\d{1,15})?$/.test(value) && takes(position, Number(value));
 }
 
 /** A refusal of what is of another kind says which parameter it is about; an empty map of nulls counts as left out. */
-function names(body: Envelope, { parameter }: Place): boolean {
+function names(body: Envelope, { parameter }: Position): boolean {
   return (
     body.name === 'ValidationError' &&
     (body.message.includes(`"${parameter}":`) ||

@@ -1,11 +1,11 @@
 import { connect } from 'node:net';
 import { KEY } from '../daemon.ts';
-import type { Place } from '../mail.ts';
+import type { HostPort } from '../mail.ts';
 import { type Client, createClient } from '../smtp.ts';
 import { plain } from '../submission.ts';
 
 /** A connection that has been greeted and has said EHLO. */
-export async function greeted(at: Place): Promise<Client> {
+export async function greeted(at: HostPort): Promise<Client> {
   const client = createClient(connect({ ...at, allowHalfOpen: true }).setNoDelay());
   await client.reply();
   await client.say('EHLO client.test');
@@ -13,7 +13,7 @@ export async function greeted(at: Place): Promise<Client> {
 }
 
 /** The same in TLS, and logged in. */
-export async function loggedIn(at: Place): Promise<Client> {
+export async function loggedIn(at: HostPort): Promise<Client> {
   const client = await greeted(at);
   await client.say('STARTTLS');
   await client.secure();

@@ -223,7 +223,7 @@ export const inboundRoute: Struct = {
     action: 'what it does with mail',
     when: 'which mail it takes',
     tags: 'what it says of mail',
-    priority: 'its place among the routes',
+    priority: 'its position among the routes',
     also: 'further URLs',
   },
 };

@@ -2,31 +2,31 @@ import type { Shape, Struct } from './types.ts';
 
 const TIME = /^\d{4}-(?:0\d|1[0-2])-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d$/;
 
-/** What is wrong with a value, each fault with its place; nothing when it has exactly the documented shape. */
-export function faultsOf(shape: Shape, value: unknown, place = 'answer'): string[] {
-  if (typeof shape === 'string') return fits(shape, value) ? [] : [`${place} is no ${shape}: ${show(value)}`];
+/** What is wrong with a value, each fault with its path; nothing when it has exactly the documented shape. */
+export function faultsOf(shape: Shape, value: unknown, path = 'answer'): string[] {
+  if (typeof shape === 'string') return fits(shape, value) ? [] : [`${path} is no ${shape}: ${show(value)}`];
   if ('oneOf' in shape)
     return typeof value === 'string' && shape.oneOf.includes(value)
       ? []
-      : [`${place} is none of ${shape.oneOf.join(', ')}: ${show(value)}`];
+      : [`${path} is none of ${shape.oneOf.join(', ')}: ${show(value)}`];
   if ('array' in shape) {
-    if (!Array.isArray(value)) return [`${place} is no array: ${show(value)}`];
-    return value.flatMap((item: unknown, at) => faultsOf(shape.array, item, `${place}[${at}]`));
+    if (!Array.isArray(value)) return [`${path} is no array: ${show(value)}`];
+    return value.flatMap((item: unknown, at) => faultsOf(shape.array, item, `${path}[${at}]`));
   }
-  return structFaults(shape, value, place);
+  return structFaults(shape, value, path);
 }
 
-function structFaults({ struct, beyond = {}, orNull }: Struct, value: unknown, place: string): string[] {
+function structFaults({ struct, beyond = {}, orNull }: Struct, value: unknown, path: string): string[] {
   if (value === null && orNull) return [];
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return [`${place} is no struct: ${show(value)}`];
+    return [`${path} is no struct: ${show(value)}`];
   const fields = new Map<string, unknown>(Object.entries(value));
   const wrong = Object.entries(struct).flatMap(([name, shape]) =>
-    fields.has(name) ? faultsOf(shape, fields.get(name), `${place}.${name}`) : [`${place}.${name} is missing`],
+    fields.has(name) ? faultsOf(shape, fields.get(name), `${path}.${name}`) : [`${path}.${name} is missing`],
   );
   const more = [...fields.keys()]
     .filter((name) => !(name in struct) && !(name in beyond))
-    .map((name) => `${place}.${name} is not documented`);
+    .map((name) => `${path}.${name} is not documented`);
   return [...wrong, ...more];
 }
 

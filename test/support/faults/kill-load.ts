@@ -1,5 +1,5 @@
 import type { ChildDaemon } from '../child.ts';
-import { message, openSession, type Place } from '../mail.ts';
+import { type HostPort, message, openSession } from '../mail.ts';
 import { until } from '../until.ts';
 import { size } from './sizes.ts';
 
@@ -13,7 +13,7 @@ interface KillLoad {
   start(): Promise<ChildDaemon>;
   /** Once, after the first start. */
   prepare?(postern: ChildDaemon): Promise<void>;
-  place(postern: ChildDaemon): Place;
+  address(postern: ChildDaemon): HostPort;
   /** What a client says before its first mail. */
   readonly hello: readonly string[];
   readonly to: string;
@@ -34,7 +34,7 @@ export async function loadThroughKills(
   for (let round = 0; round < load.kills; round++) {
     const before = acknowledged.size;
     const sending = send(load, postern, round, acknowledged);
-    // Somewhere in the middle, at another place each round.
+    // Somewhere in the middle, at another point each round.
     const share = (round + 1) / (load.kills + 1);
     await until('some of the load', () => acknowledged.size - before >= MESSAGES * share * 0.9, 60_000);
     await postern.end('SIGKILL');
@@ -47,14 +47,14 @@ export async function loadThroughKills(
 
 /** Every message of a round once, over several sessions. Stops when the daemon dies. */
 async function send(
-  { place, hello, to }: KillLoad,
+  { address, hello, to }: KillLoad,
   postern: ChildDaemon,
   round: number,
   acknowledged: Map<string, string>,
 ): Promise<void> {
   let next = 0;
   async function session(): Promise<void> {
-    const smtp = await openSession(place(postern));
+    const smtp = await openSession(address(postern));
     for (const line of hello) await smtp.say(line);
     while (next < MESSAGES) {
       const subject = `r${round}-m${next++}`;

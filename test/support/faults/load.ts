@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { openSession, type Place, type Session } from '../mail.ts';
+import { type HostPort, openSession, type Session } from '../mail.ts';
 import { messageHash } from './hash.ts';
 import type { Ledger } from './ledger.ts';
 
@@ -32,7 +32,7 @@ export interface LoadSettings {
  */
 export interface Load {
   /** Turns to a daemon; without one, the clients wait. Connections that are lost come back here. */
-  turnTo(place: Place | undefined): void;
+  turnTo(server: HostPort | undefined): void;
   /** Messages answered 250 so far and in the ledger. */
   acknowledged(): number;
   /** Messages whose end was sent and whose reply has not come. */
@@ -46,7 +46,7 @@ export interface Load {
 }
 
 interface State {
-  place: Place | undefined;
+  server: HostPort | undefined;
   stopped: boolean;
   acknowledged: number;
   unanswered: number;
@@ -63,9 +63,9 @@ const pause = (ms = PAUSE_MS) =>
     setTimeout(resolve, ms);
   });
 
-export function startLoad(settings: LoadSettings, ledger: Ledger, place?: Place): Load {
+export function startLoad(settings: LoadSettings, ledger: Ledger, server?: HostPort): Load {
   const state: State = {
-    place,
+    server,
     stopped: false,
     acknowledged: 0,
     unanswered: 0,
@@ -82,14 +82,14 @@ export function startLoad(settings: LoadSettings, ledger: Ledger, place?: Place)
     done,
     refused: state.refused,
     turnTo(next) {
-      state.place = next;
+      state.server = next;
     },
     acknowledged: () => state.acknowledged,
     unanswered: () => state.unanswered,
     lastAccepted: () => state.lastAccepted,
     async stop() {
       state.stopped = true;
-      if (!state.place) for (const session of state.open) session.close();
+      if (!state.server) for (const session of state.open) session.close();
       await done;
     },
   };
@@ -97,11 +97,11 @@ export function startLoad(settings: LoadSettings, ledger: Ledger, place?: Place)
 
 async function client(settings: LoadSettings, ledger: Ledger, state: State): Promise<void> {
   while (!isOver(settings, state)) {
-    if (!state.place) {
+    if (!state.server) {
       await pause();
       continue;
     }
-    const session = await openSession(state.place).catch(() => undefined);
+    const session = await openSession(state.server).catch(() => undefined);
     if (!session) {
       await pause();
       continue;

@@ -1,7 +1,7 @@
 import { postern as command } from '../command.ts';
 import { startDaemon, type TestDaemon } from '../daemon.ts';
 import { rejectRow } from '../lists.ts';
-import { message, type Place, sendMail } from '../mail.ts';
+import { type HostPort, message, sendMail } from '../mail.ts';
 import { type Receiver, startReceiver } from '../receiver.ts';
 import { openTestStore } from '../store.ts';
 import { until } from '../until.ts';
@@ -16,7 +16,7 @@ export const DAY = 24 * HOUR;
 export interface TimedWorld {
   readonly clock: FastClock;
   readonly dir: string;
-  readonly smtp: Place;
+  readonly smtp: HostPort;
   readonly good: Receiver;
   readonly bad: Receiver;
   api(path: string, params?: object): Promise<any>;

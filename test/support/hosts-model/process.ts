@@ -118,7 +118,7 @@ export async function openProcess({ host, number, wrongMs, left, random, ...give
     },
   );
   const dispatcher = createWebhookDispatcher(
-    { ...PLACES, batchBytes: 1024 ** 2, retryHours: 120, orderHoldMs: 900_000 },
+    { ...CONCURRENCY, batchBytes: 1024 ** 2, retryHours: 120, orderHoldMs: 900_000 },
     {
       ...{ spool, clock, ids, log },
       renderer: {
@@ -221,4 +221,4 @@ const FOUND = {
     arc: { result: 'none' },
   },
 } as const;
-const PLACES = { concurrency: 64, concurrencyPerEndpoint: 8, concurrencyAtStart: 2 } as const;
+const CONCURRENCY = { concurrency: 64, concurrencyPerEndpoint: 8, concurrencyAtStart: 2 } as const;

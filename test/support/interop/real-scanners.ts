@@ -11,10 +11,10 @@ import { until } from '../until.ts';
 /** A scanner from Debian that runs in a folder of its own, without a network and without its database. */
 export interface RealScanner {
   /** `127.0.0.1:port`. */
-  readonly place: string;
+  readonly address: string;
   /** SIGKILL for it and all of its workers. */
   kill(): Promise<void>;
-  /** Starts it again, at the same place. */
+  /** Starts it again, at the same address. */
   again(): Promise<void>;
   stop(): Promise<void>;
   /** What it said, for a test that fails. */
@@ -67,7 +67,7 @@ async function run(program: string, args: readonly string[], port: number): Prom
   }
   await launch();
   return {
-    place: `127.0.0.1:${port}`,
+    address: `127.0.0.1:${port}`,
     kill: () => end('SIGKILL'),
     again: launch,
     // Workers that outlive their parent would hold the port.
@@ -112,7 +112,7 @@ export async function startClamavMilter(
   const conf = [
     'Foreground true',
     `MilterSocket inet:${port}@127.0.0.1`,
-    `ClamdSocket tcp:${clamd.place}`,
+    `ClamdSocket tcp:${clamd.address}`,
     `OnInfected ${onInfected}`,
     'OnFail Defer',
     'AddHeader Replace',

@@ -78,20 +78,20 @@ const replaced = (
 /** A rule of a firewall, on the host or between it and the others. */
 const firewall = (
   name: string,
-  place: 'inside' | 'outside',
+  side: 'inside' | 'outside',
   hook: string,
   rule: string,
   ...finds: Break['finds']
 ): Break => ({
   name,
   async does({ world: { network } }) {
-    const [program = '', ...words] = network[place];
+    const [program = '', ...words] = network[side];
     const table = `table inet blocked { chain port25 { type filter hook ${hook} priority 0; ${rule}; }; }`;
     await must(program, [...words, 'nft', table]);
     return [];
   },
   async undo({ world: { network } }) {
-    const [program = '', ...words] = network[place];
+    const [program = '', ...words] = network[side];
     await run(program, [...words, 'nft', 'delete table inet blocked']);
   },
   finds,

@@ -173,19 +173,19 @@ describe('the body of a call', () => {
 });
 
 describe('every operation', () => {
-  /** Lists without a limit, by their place; what may hold any JSON has none. */
-  function endless(schema: z.core.$ZodType, place: string): string[] {
+  /** Lists without a limit, by their path; what may hold any JSON has none. */
+  function endless(schema: z.core.$ZodType, path: string): string[] {
     if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable)
-      return endless(schema._zod.def.innerType, place);
-    if (schema instanceof z.ZodPipe) return endless(schema._zod.def.in, place);
-    if (schema instanceof z.ZodUnion) return schema._zod.def.options.flatMap((one) => endless(one, place));
-    if (schema instanceof z.ZodRecord) return endless(schema._zod.def.valueType, `${place}{}`);
+      return endless(schema._zod.def.innerType, path);
+    if (schema instanceof z.ZodPipe) return endless(schema._zod.def.in, path);
+    if (schema instanceof z.ZodUnion) return schema._zod.def.options.flatMap((one) => endless(one, path));
+    if (schema instanceof z.ZodRecord) return endless(schema._zod.def.valueType, `${path}{}`);
     if (schema instanceof z.ZodObject)
-      return Object.entries(schema.shape).flatMap(([name, field]) => endless(field, `${place}.${name}`));
+      return Object.entries(schema.shape).flatMap(([name, field]) => endless(field, `${path}.${name}`));
     if (!(schema instanceof z.ZodArray)) return [];
     const { element } = schema._zod.def;
     if (element instanceof z.ZodUnknown) return [];
-    return [...(maxItems(schema) === Infinity ? [place] : []), ...endless(element, `${place}[]`)];
+    return [...(maxItems(schema) === Infinity ? [path] : []), ...endless(element, `${path}[]`)];
   }
 
   it('has a limit on each list of its parameters', () => {

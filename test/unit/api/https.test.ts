@@ -9,7 +9,7 @@ import { type IssueOptions, issueCertificate } from '../../support/issuer.ts';
 import { until } from '../../support/until.ts';
 
 const NAMES = ['api.postern.test', 'track.customer.test'] as const;
-const PLACE = { host: '127.0.0.1', port: 0 };
+const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
 describe('HTTPS in this process', () => {
   let world: ApiWorld;
@@ -34,7 +34,7 @@ describe('HTTPS in this process', () => {
 
   async function start(settings: Partial<ApiSettings> = {}, has: (name: string) => boolean = () => true) {
     world = await startApi({
-      settings: { secureListen: [PLACE], redirectListen: [PLACE], ...settings },
+      settings: { secureListen: [ANY_PORT], redirectListen: [ANY_PORT], ...settings },
       deps: {
         certificates: {
           contextFor: (name) => (has(name) ? (contexts.get(name) ?? contexts.get(NAMES[0])) : undefined),
@@ -131,7 +131,7 @@ describe('HTTPS in this process', () => {
     await until('the end of the others', () => held.filter(isOver).length >= 25);
     expect(held.slice(0, 5).some(isOver)).to.equal(false);
     for (const socket of held) socket.destroy();
-    await until('a place', () =>
+    await until('a slot', () =>
       ask('/healthz').then(
         ({ status }) => status === 200,
         () => false,
@@ -139,7 +139,7 @@ describe('HTTPS in this process', () => {
     );
   });
 
-  it('gives the place of a handshake that never ends to a client that calls', async () => {
+  it('gives the slot of a handshake that never ends to a client that calls', async () => {
     await start({ maxConnections: 20, maxConnectionsPerAddress: 50 });
     const held: Socket[] = [];
     for (let n = 0; n < 20; n++) held.push(await silent());

@@ -164,7 +164,7 @@ for (const driver of drivers) {
       expect(closing).to.deep.equal([]);
       expect(
         elsewhere.filter(({ ip }) => !mine.includes(ip)),
-        'places of addresses that went',
+        'pools of addresses that went',
       ).to.deep.equal([]);
     }).timeout(60_000);
   });

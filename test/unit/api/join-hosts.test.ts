@@ -178,11 +178,11 @@ describe('the pages of several hosts', () => {
         ...since,
       ]);
       const found: MailPart['rows'][number]['record'][] = [];
-      for (let place: number | string | undefined, isEnd = false; !isEnd; ) {
-        const page = await joinPages({ here: a, others: [b] }, { before: place, limit: 1 + (seed % 5) }, duplicates);
+      for (let cursor: number | string | undefined, isEnd = false; !isEnd; ) {
+        const page = await joinPages({ here: a, others: [b] }, { before: cursor, limit: 1 + (seed % 5) }, duplicates);
         found.push(...page.records);
         isEnd = page.next === null;
-        place = page.next ?? undefined;
+        cursor = page.next ?? undefined;
       }
       const all = [...old.map((n) => `m${n}`), ...[...before, ...since].map(({ id }) => id)];
       expect(

@@ -189,7 +189,7 @@ describe('one client of the API', () => {
       return silent.destroyed || silent.readyState === 'closed' || silent.closed || (await ended(silent));
     });
     idle[0]?.destroy();
-    await until('a place', async () => (await world.call('/users/ping').catch(() => ({ status: 0 }))).status === 200);
+    await until('a slot', async () => (await world.call('/users/ping').catch(() => ({ status: 0 }))).status === 200);
     expect(world.log.of('api.refused_connection').length).to.be.above(0);
   });
 

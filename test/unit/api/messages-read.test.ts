@@ -191,7 +191,7 @@ describe('reading messages', () => {
     it('shows the delivery history', async () => {
       const id = await put({ state: 'bounced', diag: 'smtp;550 no', bounceDescription: 'bad_mailbox' });
       const at = (second: number) => new Date(Date.UTC(2026, 0, 5, 9, 31, second));
-      const event = (kind: 'deferral' | 'hard_bounce', second: number, diag: string, places = {}) =>
+      const event = (kind: 'deferral' | 'hard_bounce', second: number, diag: string, connection = {}) =>
         world.store.messageEvents.insert({
           id: `${id}-${second}`,
           account: ACCOUNT,
@@ -199,12 +199,12 @@ describe('reading messages', () => {
           kind,
           at: at(second),
           appliedAt: at(second),
-          detail: { diag, ...places },
+          detail: { diag, ...connection },
           unsent: null,
           unsentSince: null,
         });
-      const places = { source_ip: '192.0.2.1', destination_ip: '198.51.100.7', destination: 'mx.example.com' };
-      await event('hard_bounce', 9, 'smtp;550 no', places);
+      const connection = { source_ip: '192.0.2.1', destination_ip: '198.51.100.7', destination: 'mx.example.com' };
+      await event('hard_bounce', 9, 'smtp;550 no', connection);
       await event('deferral', 1, '451 later');
       const { body } = await world.call('/messages/info', { id });
       expect(body.smtp_events).to.deep.equal([
@@ -216,7 +216,7 @@ describe('reading messages', () => {
           destination_ip: null,
           destination: null,
         },
-        { ts: at(9).getTime() / 1000, type: 'bounced', diag: 'smtp;550 no', ...places },
+        { ts: at(9).getTime() / 1000, type: 'bounced', diag: 'smtp;550 no', ...connection },
       ]);
       expect(body).to.include({
         state: 'bounced',

@@ -42,7 +42,7 @@ describe('an operation', () => {
     ).to.deep.equal({ name: 'x', list: [{ name: 'y' }] });
   });
 
-  it('names every invalid parameter at once, with the place inside it', async () => {
+  it('names every invalid parameter at once, with the position inside it', async () => {
     expect(
       await run({ name: 'much too long', kind: 'c', count: 0, list: [{ name: 'y' }, { content: 'z' }] }),
     ).to.include({

@@ -255,9 +255,9 @@ describe('hosts that share a store', function () {
     const first = await tap({});
     expect(first.body).to.deep.include({ gap: false, messages: [] });
     expect(first.headers.get('postern-hosts-missing')).to.equal(null);
-    const [place] = /(?<=near:)\d+/.exec(first.body.cursor) ?? [];
+    const [position] = /(?<=near:)\d+/.exec(first.body.cursor) ?? [];
     // As a host alone gives it.
-    expect((await tap({ cursor: Number(place) })).body).to.deep.equal({ ...first.body, gap: true });
+    expect((await tap({ cursor: Number(position) })).body).to.deep.equal({ ...first.body, gap: true });
     expect((await tap({ cursor: first.body.cursor })).body).to.deep.equal(first.body);
     for (const cursor of ['x', 'near', {}]) expect((await tap({ cursor })).body.name).to.equal('ValidationError');
     await setHost('far', { url: '' });

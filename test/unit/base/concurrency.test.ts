@@ -49,29 +49,29 @@ describe('turns', () => {
 
 describe('slots', () => {
   it('limit concurrency, run the rest in the order of the calls, and are released after a failure', async () => {
-    const places = createSemaphore(2);
+    const slots = createSemaphore(2);
     const began: string[] = [];
     const ends = new Map<string, (failure?: Error) => void>();
     const start = (name: string) =>
-      places.run(() => {
+      slots.run(() => {
         began.push(name);
         return new Promise<string>((resolve, reject) =>
           ends.set(name, (failure) => (failure ? reject(failure) : resolve(name))),
         );
       });
     const all = Promise.allSettled(['a', 'b', 'c', 'd'].map(start));
-    expect([began, places.waiting()]).to.deep.equal([['a', 'b'], 2]);
+    expect([began, slots.waiting()]).to.deep.equal([['a', 'b'], 2]);
     ends.get('b')?.(new Error('no'));
-    // In the turn that frees the place, a new call comes behind those that wait.
+    // In the turn that frees the slot, a new call comes behind those that wait.
     const late = start('late');
     await new Promise(setImmediate);
-    expect([began, places.waiting()]).to.deep.equal([['a', 'b', 'c'], 2]);
+    expect([began, slots.waiting()]).to.deep.equal([['a', 'b', 'c'], 2]);
     for (const name of ['a', 'c', 'd', 'late']) {
       ends.get(name)?.();
       await new Promise(setImmediate);
     }
     expect((await all).map(({ status }) => status)).to.deep.equal(['fulfilled', 'rejected', 'fulfilled', 'fulfilled']);
     expect(await late).to.equal('late');
-    expect([began, places.waiting()]).to.deep.equal([['a', 'b', 'c', 'd', 'late'], 0]);
+    expect([began, slots.waiting()]).to.deep.equal([['a', 'b', 'c', 'd', 'late'], 0]);
   });
 });

@@ -24,7 +24,7 @@ describe('the pairs of a form', () => {
   for (const [name, text, count] of [
     ['without =', 'a&'.repeat(500_000), 500_000],
     ['that are empty', '&'.repeat(1_000_000), 0],
-    ['with a malformed escape in the last place', `a=${'%41'.repeat(300_000)}%`, 1],
+    ['with a malformed escape in the last position', `a=${'%41'.repeat(300_000)}%`, 1],
     ['with nothing but =', '=&'.repeat(500_000), 500_000],
   ] as const)
     it(`take linear time: a megabyte of pairs ${name}`, () => {

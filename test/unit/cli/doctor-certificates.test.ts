@@ -2,7 +2,7 @@ import { type AddressInfo, createServer, type Server } from 'node:net';
 import { expect } from 'chai';
 import { loadSettings } from '../../../src/config.ts';
 import { acmeCertificates, webPorts } from '../../../src/examination/certificates.ts';
-import { type Check, type Finding, placesOf } from '../../../src/examination/finding.ts';
+import { type Check, type Finding, listenersOf } from '../../../src/examination/finding.ts';
 import type { CertificateRow } from '../../../src/store/rows/certificates.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';
@@ -35,7 +35,7 @@ describe('postern doctor, on certificates from ACME', () => {
       noStore: '',
       queue: undefined,
       noQueue: '',
-      places: placesOf(settings),
+      listeners: listenersOf(settings),
       clock: createTestClock(NOW),
       settingsFile: undefined,
       reach: undefined,

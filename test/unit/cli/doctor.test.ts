@@ -9,7 +9,7 @@ import { loadSettings } from '../../../src/config.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
 import { blockLists } from '../../../src/examination/addresses.ts';
 import { examine } from '../../../src/examination/examine.ts';
-import { type Check, type CheckContext, placesOf } from '../../../src/examination/finding.ts';
+import { type Check, type CheckContext, listenersOf } from '../../../src/examination/finding.ts';
 import { certificate, listening, outgoing } from '../../../src/examination/listening.ts';
 import { clockCheck, disk, fileModes, nameServers } from '../../../src/examination/machine.ts';
 import {
@@ -127,11 +127,11 @@ describe('postern doctor', () => {
       spamd.behave('nonsense');
       const found = await look(scanners, {
         env: {
-          POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-          POSTERN_SCAN__SPAMD: spamd.place,
-          POSTERN_SCAN__CLAMD: clamd.place,
+          POSTERN_SCAN__RSPAMD: `http://${rspamd.address}`,
+          POSTERN_SCAN__SPAMD: spamd.address,
+          POSTERN_SCAN__CLAMD: clamd.address,
           // It does not decode base64.
-          POSTERN_SCAN__MILTERS: `virus=${milter.place}`,
+          POSTERN_SCAN__MILTERS: `virus=${milter.address}`,
         },
       });
       expect(verdicts(found)).to.deep.equal({
@@ -274,7 +274,7 @@ describe('postern doctor', () => {
       noStore: 'none here',
       queue: given.queue,
       noQueue: 'none here',
-      places: placesOf(settings),
+      listeners: listenersOf(settings),
       clock: createTestClock(given.at ?? NOW),
       settingsFile: given.file,
       reach: undefined,

@@ -269,9 +269,9 @@ describe('postern import mandrill', () => {
     const wrongKey = await importing('--from-key-file', join(dir, 'wrong'));
     expect(wrongKey).to.include({ code: 69 });
     expect(wrongKey.err).to.contain('source account: Invalid API key');
-    const wrongPlace = await importing('--from', `${receiver.url}/`);
-    expect(wrongPlace.code).to.equal(69);
-    expect(wrongPlace.err).to.contain('is this the URL of an API?');
+    const wrongUrl = await importing('--from', `${receiver.url}/`);
+    expect(wrongUrl.code).to.equal(69);
+    expect(wrongUrl.err).to.contain('is this the URL of an API?');
     expect((await postern(['import', 'mandrill'], {})).code).to.equal(64);
     expect((await importing('--only', 'everything')).code).to.equal(64);
     expect(await importing('--from-key-file', join(dir, 'nothing'))).to.include({ code: 64 });

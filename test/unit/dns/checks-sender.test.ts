@@ -233,10 +233,10 @@ describe('the SPF check of a sender domain', () => {
 
 describe('the DKIM check of a sender domain', () => {
   const KEY = 'MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A';
-  const place = { name: 'postern._domainkey.example.com', target: 'abc.dkim.mx.postern.test' };
-  const check = (zone: ZoneRecords) => checkDkim(zoneResolver(zone), place, KEY);
+  const names = { name: 'postern._domainkey.example.com', target: 'abc.dkim.mx.postern.test' };
+  const check = (zone: ZoneRecords) => checkDkim(zoneResolver(zone), names, KEY);
   const errorOf = async (...TXT: (string | string[])[]) => {
-    const found = await check({ [place.name]: { TXT } });
+    const found = await check({ [names.name]: { TXT } });
     return found === 'unknown' ? found : found.error;
   };
 
@@ -248,7 +248,7 @@ describe('the DKIM check of a sender domain', () => {
       ` v = DKIM1 ; h=sha1:sha256 ; s=email ; t=s; n=a=b; p= ${KEY.slice(0, 9)} ${KEY.slice(9)} `,
       `v=DKIM1; s=*; p=${KEY}`,
     ]) {
-      expect(await check({ [place.name]: { TXT: [text], ttl: 60 } }), text).to.deep.equal({
+      expect(await check({ [names.name]: { TXT: [text], ttl: 60 } }), text).to.deep.equal({
         valid: true,
         error: null,
         ttl: 60,
@@ -259,7 +259,7 @@ describe('the DKIM check of a sender domain', () => {
 
   it('passes for our key behind a CNAME', async () => {
     expect(
-      await check({ [place.name]: { CNAME: place.target }, [place.target]: { TXT: [`v=DKIM1; p=${KEY}`] } }),
+      await check({ [names.name]: { CNAME: names.target }, [names.target]: { TXT: [`v=DKIM1; p=${KEY}`] } }),
     ).to.include({ valid: true });
   });
 
@@ -268,12 +268,12 @@ describe('the DKIM check of a sender domain', () => {
       valid: false,
       error: 'There is no DKIM record at postern._domainkey.example.com.',
     });
-    expect(await check({ [place.name]: { CNAME: 'ABC.dkim.mx.postern.test.' } })).to.deep.equal({
+    expect(await check({ [names.name]: { CNAME: 'ABC.dkim.mx.postern.test.' } })).to.deep.equal({
       valid: false,
       error:
         'postern._domainkey.example.com points to abc.dkim.mx.postern.test as it should, but the record there is not published yet.',
     });
-    expect(await check({ [place.name]: { CNAME: 'dkim.other.example' } })).to.deep.equal({
+    expect(await check({ [names.name]: { CNAME: 'dkim.other.example' } })).to.deep.equal({
       valid: false,
       error: 'postern._domainkey.example.com points to dkim.other.example, not to abc.dkim.mx.postern.test.',
     });
@@ -303,7 +303,7 @@ describe('the DKIM check of a sender domain', () => {
   });
 
   it('is unknown when the DNS does not answer', async () => {
-    expect(await check({ [place.name]: { fails: 'servfail' } })).to.equal('unknown');
+    expect(await check({ [names.name]: { fails: 'servfail' } })).to.equal('unknown');
   });
 });
 

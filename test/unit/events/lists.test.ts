@@ -218,7 +218,7 @@ for (const driver of drivers) {
       expect(published).to.deep.equal([]);
     });
 
-    it('keep apart names with spaces in unexpected places', async () => {
+    it('keep apart names with spaces in unexpected positions', async () => {
       await lists.reject(entry({ email: '"a b"@example.com', subaccount: 'c' }));
       await lists.reject(entry({ email: 'a@example.com', subaccount: 'b c' }));
       await lists.reject(entry({ email: 'a@example.com', subaccount: 'b' }));

@@ -200,8 +200,8 @@ async function sign(text: string, { random, pick }: Chance): Promise<string> {
 
 /** Something in front of, in or instead of one match. */
 function inOne(text: string, what: RegExp, { random }: Chance, change: (found: string) => string): string {
-  const places = [...text.matchAll(what)];
-  const match = places[Math.floor(random() * places.length)];
+  const matches = [...text.matchAll(what)];
+  const match = matches[Math.floor(random() * matches.length)];
   return match ? text.slice(0, match.index) + change(match[0]) + text.slice(match.index + match[0].length) : text;
 }
 
@@ -278,8 +278,8 @@ describe('our signature checks', () => {
     for (let seed = 1; seed <= MESSAGES; seed++) {
       const message = await generate(chanceOf(seed));
       const [own, theirs] = [await ours(message), await library(message)];
-      for (const [place, { value, outcome }] of own.entries()) {
-        const status = theirs?.[place]?.status;
+      for (const [index, { value, outcome }] of own.entries()) {
+        const status = theirs?.[index]?.status;
         const expected = status && outcomeOf(status);
         const exception = EXCEPTIONS.find(({ found }) => found.test(message.toString('latin1')))?.why;
         const key =

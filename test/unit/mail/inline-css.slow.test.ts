@@ -109,7 +109,7 @@ describe('inlined style sheets', () => {
       ),
     ],
     [
-      'places from the end',
+      'positions from the end',
       page(
         many(900, (n) => `:nth-last-child(${n}){x:y}`),
         '<b>x</b>'.repeat(3000),

@@ -12,14 +12,14 @@ import {
 import { medians } from '../../support/medians.ts';
 
 const KEY = 'a-key-of-this-domain';
-const PLACE: SealScope = { account: 'acme', domain: 'in.example.com', mailbox: 'reply' };
+const SCOPE: SealScope = { account: 'acme', domain: 'in.example.com', mailbox: 'reply' };
 const IN_2026 = Date.UTC(2026, 0, 5, 12);
 
-const seal = (data: string, expiresAt: number | null = null, place = PLACE, key = KEY) =>
-  sealReplyAddress(key, place, { data, expiresAt });
-function open(local: string, place: Partial<SealScope> = {}, keys: readonly string[] = [KEY]) {
+const seal = (data: string, expiresAt: number | null = null, scope = SCOPE, key = KEY) =>
+  sealReplyAddress(key, scope, { data, expiresAt });
+function open(local: string, scope: Partial<SealScope> = {}, keys: readonly string[] = [KEY]) {
   const parsed = parseReplyAddress(local);
-  return parsed && openReplyToken(keys, { ...PLACE, mailbox: parsed.mailbox, ...place }, parsed.token);
+  return parsed && openReplyToken(keys, { ...SCOPE, mailbox: parsed.mailbox, ...scope }, parsed.token);
 }
 
 describe('a reply address', () => {
@@ -36,11 +36,11 @@ describe('a reply address', () => {
   it('has a local part of at most 64 octets, as long as the data fits', () => {
     for (const mailbox of ['a', 'reply', 'a-name-that-has-32-characters-xx'])
       for (const expiresAt of [null, IN_2026]) {
-        const place = { ...PLACE, mailbox };
+        const scope = { ...SCOPE, mailbox };
         const room = maxDataBytes(mailbox, expiresAt !== null);
-        expect(seal('x'.repeat(room), expiresAt, place).length).to.be.at.most(64);
-        expect(seal('x'.repeat(room + 1), expiresAt, place).length).to.be.above(64);
-        expect(open(seal('x'.repeat(room), expiresAt, place))?.data).to.have.length(room);
+        expect(seal('x'.repeat(room), expiresAt, scope).length).to.be.at.most(64);
+        expect(seal('x'.repeat(room + 1), expiresAt, scope).length).to.be.above(64);
+        expect(open(seal('x'.repeat(room), expiresAt, scope))?.data).to.have.length(room);
       }
     expect([maxDataBytes('reply', true), maxDataBytes('reply', false)]).to.deep.equal([20, 24]);
   });
@@ -89,8 +89,8 @@ describe('a reply address', () => {
   it('reveals nothing by its timing', async () => {
     const local = seal('ticket 4711');
     const start = 'reply+r-'.length;
-    const random = () => seal('ticket 4711', null, PLACE, randomBytes(8).toString('hex'));
-    // A digit that is another one, at a place of the token.
+    const random = () => seal('ticket 4711', null, SCOPE, randomBytes(8).toString('hex'));
+    // A digit that is another one, at a position of the token.
     const changed = (at: number) => `${local.slice(0, at)}${local[at] === '7' ? '8' : '7'}${local.slice(at + 1)}`;
     const tried = (local: string, keys?: readonly string[]) => () => open(local, {}, keys);
     const took = await medians({

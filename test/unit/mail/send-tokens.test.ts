@@ -76,8 +76,8 @@ describe('a token', () => {
   it('of an address is signed with 80 bits, all of which count', () => {
     const signatures = Array.from({ length: 200 }, (_, n) => toToken(SECRET, 'bounce', n, ID).split('-')[2] ?? '');
     for (const signature of signatures) expect(signature).to.match(/^[0-9a-v]{16}$/);
-    for (let place = 0; place < 16; place++)
-      expect(new Set(signatures.map((signature) => signature.charAt(place))).size, String(place)).to.be.greaterThan(16);
+    for (let index = 0; index < 16; index++)
+      expect(new Set(signatures.map((signature) => signature.charAt(index))).size, String(index)).to.be.greaterThan(16);
   });
 
   it('names a message by 32 hex digits, the same again for each delivery', () => {

@@ -12,11 +12,11 @@ const PREPARED = 32;
 describe('the backlog of deliveries waiting for Postern itself', () => {
   let bench: Bench;
   let backlog: Backlog;
-  const place = (url: string) => {
+  const endpoint = (url: string) => {
     const { account } = aDelivery(url);
     return { account, url };
   };
-  const before = (url: string) => backlog.before([place(url)]);
+  const before = (url: string) => backlog.before([endpoint(url)]);
   const put = (count: number, url: string) => bench.put(Array.from({ length: count }, () => aDelivery(url)));
 
   beforeEach(async () => {

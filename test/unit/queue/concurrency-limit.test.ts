@@ -30,20 +30,20 @@ interface Post {
   readonly kind: 'ok' | 'failed' | 'strained';
 }
 
-/** An endpoint with workers and a queue, which gets as many posts at one time as its places allow. */
+/** An endpoint with workers and a queue, which gets as many posts at one time as its limit allows. */
 function createEndpoint(
   { work, workers, lag = () => 0, kind = () => 'ok' }: Model,
   bounds = BOUNDS,
   /** Posts for which there is mail at one time. */
   wanted = Number.POSITIVE_INFINITY,
 ) {
-  let places: ConcurrencyLimit = newLimit(bounds.start);
+  let state: ConcurrencyLimit = newLimit(bounds.start);
   let now = 0;
   let freeAt: number[] = [];
   const inside: Post[] = [];
 
   function send(): void {
-    const limit = Math.floor(places.limit);
+    const limit = Math.floor(state.limit);
     while (inside.length < Math.min(limit, wanted)) {
       const ends = beginAt(workers(now)) + work(now);
       freeAt[0] = ends;
@@ -61,7 +61,7 @@ function createEndpoint(
   }
 
   return {
-    limit: () => Math.floor(places.limit),
+    limit: () => Math.floor(state.limit),
     /** Answers in the time; runs it. */
     run(until: number): number {
       let answers = 0;
@@ -72,8 +72,8 @@ function createEndpoint(
         inside.shift();
         now = next.endsAt;
         answers++;
-        places = updateLimit(
-          places,
+        state = updateLimit(
+          state,
           { kind: next.kind, sentAt: next.sentAt, now, full: next.full, lag: lag(now) },
           bounds,
         );

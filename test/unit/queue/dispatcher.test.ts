@@ -233,10 +233,10 @@ describe('the dispatcher', () => {
       await open({ concurrency: 1 });
       await bench.put(Array.from({ length: 53 }, (_, i) => aDelivery(i < 50 ? URL_A : URL_B)));
       await settleDown(bench);
-      const places = bench.posts.flatMap(({ url }, at) => (url === URL_B ? [at] : []));
+      const indexes = bench.posts.flatMap(({ url }, at) => (url === URL_B ? [at] : []));
       expect(
-        places.every((place) => place < 8),
-        places.join(),
+        indexes.every((index) => index < 8),
+        indexes.join(),
       ).to.equal(true);
       expect(bench.posts).to.have.length(53);
     });

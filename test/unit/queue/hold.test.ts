@@ -211,10 +211,10 @@ describe('the state of the dispatcher', () => {
     steps.set(first.id, { at: 'verdicts', question: 'TXT example.org' });
     await bench.clock.advance(6 * SECOND);
     const since = bench.clock.now() - 6 * SECOND;
-    const place = { account: 'acc', url: A.url, kind: 'inbound', since };
+    const common = { account: 'acc', url: A.url, kind: 'inbound', since };
     expect(await bench.dispatcher.preparing(A)).to.deep.equal([
-      { id: first.id, ...place, waitsFor: 'verdicts', question: 'TXT example.org' },
-      { id: second.id, ...place, waitsFor: 'preparing', question: null },
+      { id: first.id, ...common, waitsFor: 'verdicts', question: 'TXT example.org' },
+      { id: second.id, ...common, waitsFor: 'preparing', question: null },
     ]);
     expect((await bench.dispatcher.preparing()).map(({ id }) => id)).to.have.members([first.id, second.id, other.id]);
     await bench.clock.advance(20 * SECOND);

@@ -12,7 +12,7 @@ const MINUTES = 60_000;
 const DAYS = 24 * HOURS;
 
 /** Where the answers of this suite come from. */
-const PLACES = { source_ip: '192.0.2.1', destination_ip: '192.0.2.25', destination: 'mx.example.com' };
+const CONNECTION = { source_ip: '192.0.2.1', destination_ip: '192.0.2.25', destination: 'mx.example.com' };
 
 describe('outgoing mail', () => {
   let world: SendingWorld;
@@ -51,7 +51,7 @@ describe('outgoing mail', () => {
       account: 'acc',
       message: sentId(delivery.id),
       kind: 'send',
-      detail: { diag: '250 2.0.0 ok', ...PLACES },
+      detail: { diag: '250 2.0.0 ok', ...CONNECTION },
     });
     expect(told?.sent).to.deep.include({
       id: sentId(delivery.id),
@@ -113,7 +113,7 @@ describe('outgoing mail', () => {
       'deferral',
       'soft_bounce',
     ]);
-    expect((await world.reports())[0]?.detail).to.deep.equal({ diag: '450 4.2.0 greylisted', ...PLACES });
+    expect((await world.reports())[0]?.detail).to.deep.equal({ diag: '450 4.2.0 greylisted', ...CONNECTION });
     expect((await world.reports()).at(-1)?.detail).to.deep.equal({
       diag: 'smtp;451 4.4.7 delivery time expired; the last answer was: 450 4.2.0 greylisted',
       description: 'transient',
@@ -140,7 +140,7 @@ describe('outgoing mail', () => {
           description: 'bad_mailbox',
           code: 10,
           rule: 'mailbox-unknown',
-          ...PLACES,
+          ...CONNECTION,
         },
       },
       {
@@ -150,7 +150,7 @@ describe('outgoing mail', () => {
           description: 'mailbox_full',
           code: 22,
           rule: 'mailbox-full',
-          ...PLACES,
+          ...CONNECTION,
         },
       },
     ]);

@@ -91,7 +91,7 @@ for (const driver of drivers) {
     const now = () => new Date(clock.now());
     const choose = (sources: ReturnType<typeof createSources>, account: string, pool: string | null, chance = 0) =>
       sources.choose(account, { pool }, chance, now());
-    const place = async (elsewhere: readonly { ip: string; pool: string }[]) => {
+    const assignPools = async (elsewhere: readonly { ip: string; pool: string }[]) => {
       await store.placements.insert({ id: 'a', account: 'a', version: 1, elsewhere, closing: [] });
       for (const pool of new Set(elsewhere.map((one) => one.pool)))
         await store.pools.insert({ id: poolId('a', pool), account: 'a', name: pool, token: pool, createdAt: now() });
@@ -100,7 +100,7 @@ for (const driver of drivers) {
     it('are those of its pool, otherwise of the default pool, and never of another account', async () => {
       for (const n of [1, 2, 3]) await putIp(store, 'a', `192.0.2.${n}`);
       await putIp(store, 'b', '192.0.2.9');
-      await place([{ ip: '192.0.2.3', pool: 'Bulk' }]);
+      await assignPools([{ ip: '192.0.2.3', pool: 'Bulk' }]);
       const sources = createSources({ store, clock });
       expect(await choose(sources, 'a', null)).to.have.members(['192.0.2.1', '192.0.2.2']);
       expect(await choose(sources, 'a', 'Main Pool')).to.have.members(['192.0.2.1', '192.0.2.2']);
@@ -114,7 +114,7 @@ for (const driver of drivers) {
       const warmupStartAt = now();
       for (const n of [1, 2])
         await putIp(store, 'a', `192.0.2.${n}`, { warmupStartAt, warmupEndAt: warmupEnd(warmupStartAt) });
-      await place([{ ip: '192.0.2.2', pool: 'Bulk' }]);
+      await assignPools([{ ip: '192.0.2.2', pool: 'Bulk' }]);
       const sources = createSources({ store, clock });
       expect(await choose(sources, 'a', null, 0.9999), 'it has sent nothing so far').to.deep.equal(['192.0.2.1']);
       for (let day = 0; day < 12; day++) {

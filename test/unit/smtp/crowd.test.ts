@@ -11,12 +11,12 @@ import { until } from '../../support/until.ts';
 
 const HOLDERS = 20;
 const EACH = 2;
-/** The attack at a small size: every place is held from twenty addresses. */
+/** The attack at a small size: every slot is held from twenty addresses. */
 const FULL = { maxSessions: HOLDERS * EACH, maxSessionsPerAddress: EACH };
 const addressOf = (n: number) => `127.0.1.${1 + n}`;
 const HONEST = '127.0.2.1';
 
-/** Takes every place. */
+/** Takes every slot. */
 async function hold(started: Started, helo?: string): Promise<Client[]> {
   const held: Client[] = [];
   for (let n = 0; n < HOLDERS * EACH; n++) held.push(await started.client(helo, addressOf(n % HOLDERS)));
@@ -86,7 +86,7 @@ describe('a crowded listener', () => {
     if (!sending) throw new Error('nobody');
     await openData(sending);
     for (let second = 0; second < 12; second++) await started.clock.advance(1000);
-    // Below four fifths of all places the others are left alone.
+    // Below four fifths of all slots the others are left alone.
     await until('the ends', () => ended(others).length > HOLDERS * EACH * 0.2);
     expect(ended(others).every((reply) => reply.startsWith('421 4.4.2'))).to.equal(true);
     expect(sending.pending()).to.deep.equal([]);

@@ -133,7 +133,7 @@ describe('the bytes of a message, where bare line ends are accepted', () => {
     let ends = 0;
     const letters = ['a', '.', '\r', '\n'];
     for (let n = 0; n < 4 ** 7; n++) {
-      const text = `${Array.from({ length: 7 }, (_, place) => letters[Math.floor(n / 4 ** place) % 4]).join('')}\r\n.\r\nQUIT\r\n`;
+      const text = `${Array.from({ length: 7 }, (_, digit) => letters[Math.floor(n / 4 ** digit) % 4]).join('')}\r\n.\r\nQUIT\r\n`;
       const wanted = meant(text);
       for (const split of [0, 1 + (n % 7), 8]) {
         const { content, state, rest } = scanned(Buffer.from(text), split, 'normalize');

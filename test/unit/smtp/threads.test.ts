@@ -130,7 +130,7 @@ describe('sessions on two threads', () => {
     await until('the end of both', () => started.log.of('worker.ended').length === 2);
     expect(started.listener.healthy()).to.equal(false);
     await until('others', () => started.listener.healthy());
-    // Who was cut off holds no place, and the certificate is the present one.
+    // Who was cut off holds no slot, and the certificate is the present one.
     const client = await started.client();
     expect(await sendMessage(client, 'text')).to.match(/^250 2\.0\.0/);
     await client.say('STARTTLS');

@@ -623,39 +623,39 @@ for (const driver of drivers) {
     });
 
     describe('with a unique index', () => {
-      let places: Collection<Seat>;
+      let rows: Collection<Seat>;
       beforeEach(async () => {
-        places = await database.collection(ofItsOwn(seats));
+        rows = await database.collection(ofItsOwn(seats));
       });
 
       it('refuses a second row with the same values', async () => {
-        expect(await places.insert({ id: '1', room: 'r', number: 1 })).to.equal('inserted');
-        expect(await places.insert({ id: '2', room: 'r', number: 1 })).to.equal('duplicate');
-        expect(await places.insert({ id: '3', room: 'r', number: 2 })).to.equal('inserted');
-        expect(await places.insert({ id: '4', room: 's', number: 1 })).to.equal('inserted');
-        expect((await places.many({}, { sort: 'id' })).map(({ id }) => id)).to.deep.equal(['1', '3', '4']);
+        expect(await rows.insert({ id: '1', room: 'r', number: 1 })).to.equal('inserted');
+        expect(await rows.insert({ id: '2', room: 'r', number: 1 })).to.equal('duplicate');
+        expect(await rows.insert({ id: '3', room: 'r', number: 2 })).to.equal('inserted');
+        expect(await rows.insert({ id: '4', room: 's', number: 1 })).to.equal('inserted');
+        expect((await rows.many({}, { sort: 'id' })).map(({ id }) => id)).to.deep.equal(['1', '3', '4']);
       });
 
       it('treats null and absent as one value, as MongoDB does, and keeps absent as null', async () => {
-        expect(await places.insert({ id: '1', room: 'r' })).to.equal('inserted');
-        expect(await places.insert({ id: '2', room: 'r', number: null })).to.equal('duplicate');
-        expect(await places.insert({ id: '3', room: 'r' })).to.equal('duplicate');
-        expect(await places.many({})).to.deep.equal([{ id: '1', room: 'r', number: null }]);
+        expect(await rows.insert({ id: '1', room: 'r' })).to.equal('inserted');
+        expect(await rows.insert({ id: '2', room: 'r', number: null })).to.equal('duplicate');
+        expect(await rows.insert({ id: '3', room: 'r' })).to.equal('duplicate');
+        expect(await rows.many({})).to.deep.equal([{ id: '1', room: 'r', number: null }]);
       });
 
       it('throws when a change or an addition would violate it, and leaves the row', async () => {
-        await places.insert({ id: '1', room: 'r', number: 1 });
-        await places.insert({ id: '2', room: 'r', number: 2 });
+        await rows.insert({ id: '1', room: 'r', number: 1 });
+        await rows.insert({ id: '2', room: 'r', number: 2 });
         // FerretDB refuses too, but without the code of a duplicate key in this command.
-        expect(await failure(places.change({ id: '2' }, { number: 1 }))).to.be.instanceOf(
+        expect(await failure(rows.change({ id: '2' }, { number: 1 }))).to.be.instanceOf(
           driver.kind === 'ferretdb' ? Error : DuplicateRow,
         );
-        expect(await failure(places.add('3', { visits: 1 }, { room: 'r', number: 1 }))).to.be.instanceOf(DuplicateRow);
-        expect(await places.many({}, { sort: 'id' })).to.deep.equal([
+        expect(await failure(rows.add('3', { visits: 1 }, { room: 'r', number: 1 }))).to.be.instanceOf(DuplicateRow);
+        expect(await rows.many({}, { sort: 'id' })).to.deep.equal([
           { id: '1', room: 'r', number: 1 },
           { id: '2', room: 'r', number: 2 },
         ]);
-        expect(await places.change({ id: '2' }, { number: 2, guest: 'g' })).to.deep.equal({
+        expect(await rows.change({ id: '2' }, { number: 2, guest: 'g' })).to.deep.equal({
           id: '2',
           room: 'r',
           number: 2,
@@ -665,10 +665,10 @@ for (const driver of drivers) {
 
       it('lets one of 50 have a value', async () => {
         const outcomes = await Promise.all(
-          Array.from({ length: 50 }, (_, i) => places.insert({ id: `s${i}`, room: 'r', number: 7 })),
+          Array.from({ length: 50 }, (_, i) => rows.insert({ id: `s${i}`, room: 'r', number: 7 })),
         );
         expect(outcomes.filter((outcome) => outcome === 'inserted')).to.have.length(1);
-        expect(await places.many({ room: 'r', number: 7 })).to.have.length(1);
+        expect(await rows.many({ room: 'r', number: 7 })).to.have.length(1);
       });
     });
 

@@ -1,12 +1,5 @@
 import { expect } from 'chai';
-import {
-  createPoolFinder,
-  DEFAULT_POOL,
-  placesWith,
-  poolId,
-  readPlacement,
-  rewrite,
-} from '../../../src/store/rows/ips.ts';
+import { createPoolFinder, DEFAULT_POOL, moveIp, poolId, readPlacement, rewrite } from '../../../src/store/rows/ips.ts';
 
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { drivers } from '../../support/database.ts';
@@ -26,7 +19,7 @@ for (const driver of drivers) {
     it('loses nothing', async () => {
       await Promise.all(
         addresses.map((ip, n) =>
-          rewrite(store.of('a'), async (placement) => ({ elsewhere: placesWith(placement, ip, `P${n}`) })),
+          rewrite(store.of('a'), async (placement) => ({ elsewhere: moveIp(placement, ip, `P${n}`) })),
         ),
       );
       const placement = await readPlacement(store.of('a'));
@@ -41,7 +34,7 @@ for (const driver of drivers) {
           await rewrite(store.of('a'), async (placement) => {
             const poolOf = createPoolFinder(placement);
             moves = addresses.some((other) => other !== ip && poolOf(other) === DEFAULT_POOL);
-            return moves ? { elsewhere: placesWith(placement, ip, 'P') } : undefined;
+            return moves ? { elsewhere: moveIp(placement, ip, 'P') } : undefined;
           });
           return moves;
         }),
@@ -51,7 +44,7 @@ for (const driver of drivers) {
     }).timeout(30_000);
 
     it('exists once for each account', async () => {
-      await rewrite(store.of('a'), async (placement) => ({ elsewhere: placesWith(placement, '192.0.2.1', 'P') }));
+      await rewrite(store.of('a'), async (placement) => ({ elsewhere: moveIp(placement, '192.0.2.1', 'P') }));
       expect((await readPlacement(store.of('b'))).elsewhere).to.deep.equal([]);
     });
 

@@ -497,9 +497,9 @@ describe('payload formats', () => {
       hidden: [{ why: 'display', text: 'Psst' }],
       ...{ invisible: [], links: [], counts: { hidden: 1, invisible: 0, links: 0 }, cut: false },
     };
-    const places = { mandrill: 'facts', json: 'facts', postmark: 'Facts', cloudmailin: 'facts' } as const;
+    const fields = { mandrill: 'facts', json: 'facts', postmark: 'Facts', cloudmailin: 'facts' } as const;
     const msgOf = (text: string) => JSON.parse(new URLSearchParams(text).get('mandrill_events') ?? '')[0].msg;
-    for (const [format, name] of Object.entries(places) as [keyof typeof places, string][]) {
+    for (const [format, name] of Object.entries(fields) as [keyof typeof fields, string][]) {
       const record = async (asks: boolean, raw = html) => {
         const text = (await post(format, raw, true, undefined, asks)).bytes.toString();
         return format === 'mandrill' ? msgOf(text) : JSON.parse(text);

@@ -42,7 +42,7 @@ const SPLICES = [
   '\r\n\r\n',
 ];
 
-/** Cuts, copies, overwrites and splices some places of a message. */
+/** Cuts, copies, overwrites and splices some pieces of a message. */
 function mutate(bytes: Buffer, random: (below: number) => number): Buffer {
   let mutant = Buffer.from(bytes);
   for (let n = random(6); n >= 0; n--) {

@@ -9,43 +9,43 @@ import { randomMessage } from '../../support/mime-random.ts';
 import { randomFrom } from '../../support/random-text.ts';
 import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 
-/** Where something of a message can be in a post. */
-interface Place {
+/** A field of a post that has content of a message. */
+interface Field {
   readonly name: string;
   readonly bytes: Buffer;
 }
 
-const place = (name: string, content: string | null | undefined, encoding: BufferEncoding = 'utf8'): Place[] =>
+const field = (name: string, content: string | null | undefined, encoding: BufferEncoding = 'utf8'): Field[] =>
   content === undefined || content === null || content === '' ? [] : [{ name, bytes: Buffer.from(content, encoding) }];
 
-const filesOf = (name: string, files: readonly string[]): Place[] =>
-  files.flatMap((content, i) => place(`${name} ${i + 1}`, content, 'base64'));
+const filesOf = (name: string, files: readonly string[]): Field[] =>
+  files.flatMap((content, i) => field(`${name} ${i + 1}`, content, 'base64'));
 
-const recordsOf = (name: string, records: Readonly<Record<string, FileRecord>> = {}): Place[] =>
+const recordsOf = (name: string, records: Readonly<Record<string, FileRecord>> = {}): Field[] =>
   Object.values(records).flatMap(({ content, base64 }, i) =>
-    place(`${name} ${i + 1}`, content, base64 === false ? 'utf8' : 'base64'),
+    field(`${name} ${i + 1}`, content, base64 === false ? 'utf8' : 'base64'),
   );
 
-const JSON_PLACES: Partial<Record<FormatName, (post: any) => Place[]>> = {
+const JSON_FIELDS: Partial<Record<FormatName, (post: any) => Field[]>> = {
   json: ({ text, html, attachments }) => [
-    ...place('text', text),
-    ...place('html', html),
+    ...field('text', text),
+    ...field('html', html),
     ...filesOf(
       'file',
       attachments.map(({ content }: any) => content),
     ),
   ],
   postmark: ({ TextBody, HtmlBody, Attachments }) => [
-    ...place('text', TextBody),
-    ...place('html', HtmlBody),
+    ...field('text', TextBody),
+    ...field('html', HtmlBody),
     ...filesOf(
       'file',
       Attachments.map(({ Content }: any) => Content),
     ),
   ],
   cloudmailin: ({ plain, html, attachments }) => [
-    ...place('text', plain),
-    ...place('html', html),
+    ...field('text', plain),
+    ...field('html', html),
     ...filesOf(
       'file',
       attachments.map(({ content }: any) => content),
@@ -66,29 +66,29 @@ describe('every part of a message', function () {
   });
   after(() => renderer.stop());
 
-  async function placesIn(format: FormatName, raw: Buffer): Promise<Place[]> {
+  async function fieldsIn(format: FormatName, raw: Buffer): Promise<Field[]> {
     const style = { ...MANDRILL, format, raw: false };
     const { body, headers, parseError } = await renderer.render(renderJob(raw, { style }));
     if (parseError !== null) throw new Error(parseError);
     if (format === 'mandrill') {
       const { msg } = await eventOf(body);
       const files = [...recordsOf('attachment', msg.attachments), ...recordsOf('image', msg.images)];
-      return [...place('text', msg.text), ...place('html', msg.html), ...files];
+      return [...field('text', msg.text), ...field('html', msg.html), ...files];
     }
     const bytes = await bytesOf(body);
-    const fromJson = JSON_PLACES[format];
+    const fromJson = JSON_FIELDS[format];
     if (fromJson) return fromJson(JSON.parse(bytes.toString()));
     const type = headers['Content-Type'] ?? '';
     const form = await new Response(Uint8Array.from(bytes), { headers: { 'content-type': type } }).formData();
-    const files: Place[] = [];
+    const files: Field[] = [];
     for (const [name, value] of form)
       if (typeof value !== 'string') files.push({ name, bytes: Buffer.from(await value.arrayBuffer()) });
-    return [...(FORM_TEXTS[format] ?? []).flatMap((name) => place(name, String(form.get(name) ?? ''))), ...files];
+    return [...(FORM_TEXTS[format] ?? []).flatMap((name) => field(name, String(form.get(name) ?? ''))), ...files];
   }
 
   /** Where the marker of a leaf is, in words; a file has to have all of its bytes. */
-  function foundIn(places: readonly Place[], { marker, content }: { marker: string; content: Buffer }): string[] {
-    return places.flatMap(({ name, bytes }) => {
+  function foundIn(fields: readonly Field[], { marker, content }: { marker: string; content: Buffer }): string[] {
+    return fields.flatMap(({ name, bytes }) => {
       const times = bytes.toString('latin1').split(marker).length - 1;
       const isText = /^(?:text|html|body-plain|body-html)$/.test(name);
       const kind = isText || bytes.equals(content) ? name.replace(/[ \d]+$/, '') : `${name}, of other bytes`;
@@ -97,14 +97,14 @@ describe('every part of a message', function () {
   }
 
   for (const isSound of [true, false])
-    it(`of ${isSound ? 'sound' : 'odd'} messages is in one place of every format, and in the list of parts`, async () => {
+    it(`of ${isSound ? 'sound' : 'odd'} messages is in one field of every format, and in the list of parts`, async () => {
       const seen: Record<string, number> = {};
       for (let seed = 1; seed <= 250; seed++) {
         const { bytes, leaves } = randomMessage(randomFrom(seed), { isSound });
         for (const format of FORMATS) {
-          const places = await placesIn(format, bytes);
+          const fields = await fieldsIn(format, bytes);
           for (const leaf of leaves) {
-            const found = foundIn(places, leaf);
+            const found = foundIn(fields, leaf);
             if (found.length !== 1 || found[0]?.endsWith('bytes'))
               throw new Error(`${format}, seed ${seed}: ${leaf.marker} is in: ${found}\n${bytes}`);
             seen[found[0] ?? ''] = (seen[found[0] ?? ''] ?? 0) + 1;
@@ -123,7 +123,7 @@ describe('every part of a message', function () {
     for (const [name, { bytes }] of Object.entries(CORPUS)) {
       const { root } = scanStructure(withHeader(bytes));
       if (!root) throw new Error(`${name} is not parsed`);
-      const places = await placesIn('mandrill', bytes);
+      const fields = await fieldsIn('mandrill', bytes);
       for (const [i, { type }] of listParts(bytes, root).entries()) {
         const content =
           partBytes(bytes, root, i + 1)
@@ -132,7 +132,7 @@ describe('every part of a message', function () {
         const words = /^[\x20-\x7e]+$/m.exec(content)?.[0].trim() ?? '';
         if (words === '') continue;
         expect(
-          places.some(({ bytes }) => bytes.toString('latin1').includes(words)),
+          fields.some(({ bytes }) => bytes.toString('latin1').includes(words)),
           `${name}: ${type}`,
         ).to.equal(true);
       }

@@ -196,8 +196,8 @@ async function readWhere(query: string, stop: AbortSignal): Promise<readonly Whe
 function takes(where: readonly Where[]): number | undefined {
   const each = where.map(({ count, detail }) => {
     const { p50_ms: p50 = null } = detail?.day ?? {};
-    const { most_in_flight: places = null } = detail ?? {};
-    return p50 === null || places === null ? undefined : (count * p50) / places;
+    const { most_in_flight: slots = null } = detail ?? {};
+    return p50 === null || slots === null ? undefined : (count * p50) / slots;
   });
   const known = each.filter((one) => one !== undefined);
   return known.length < each.length || known.length === 0 ? undefined : Math.max(...known);

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { ask, awaySince, hostsMissing } from '../call.ts';
 import { h } from '../h.ts';
 import { live } from '../live.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, location, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
 import { ConfirmPassword } from './confirm-password.ts';
 import { Button, Choice, Dialog, useAction } from './elements.ts';
@@ -41,7 +41,7 @@ export function Frame({ children }: { readonly children?: ComponentChildren }) {
 }
 
 function Rail() {
-  const { path } = place.value;
+  const { path } = location.value;
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
   const sections = SECTIONS.filter(({ needs }) => needs === undefined || may(needs));
@@ -85,7 +85,7 @@ function Accounts() {
     value: account.value?.id ?? '',
     options: accounts.map(({ id, name }) => [id, name] as const),
     // What one account has, another has not.
-    onValue: (id) => go(linkTo(listOfShown() ? '/' : place.value.path, { account: id })),
+    onValue: (id) => go(linkTo(listOfShown() ? '/' : location.value.path, { account: id })),
   });
 }
 
@@ -114,7 +114,7 @@ const SEARCHED: Readonly<Record<string, Searched>> = {
 
 /** Searches what the screen shows; where it shows no list, mail, or domains if the role sees no mail. */
 function Search() {
-  const { path, query } = place.value;
+  const { path, query } = location.value;
   const own = mayOpen(path) ? SEARCHED[path] : undefined;
   const otherwise = mayOpen('/mail') ? '/mail' : '/domains';
   const { about, help } = own ?? SEARCHED[otherwise] ?? OF_MAIL;
@@ -179,7 +179,7 @@ function Seconds({ until }: { readonly until: number }) {
 function PersonMenu() {
   const { error, start: leave } = useAction(signOut);
   const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
-  return h('details.menu', { key: place.value.path }, [
+  return h('details.menu', { key: location.value.path }, [
     h('summary', { 'aria-label': `Menu for ${name}` }, [h(Icon, { name: 'person' })]),
     h('div.sheet', [
       h('p', [h('strong', name), h('br'), h('span.faint', role)]),
@@ -215,7 +215,7 @@ function Away() {
 
 /** Hosts without a part in what is shown; another screen asks again. */
 function Missing() {
-  const { path } = place.value;
+  const { path } = location.value;
   useEffect(
     () => () => {
       hostsMissing.value = new Map();

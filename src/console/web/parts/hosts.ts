@@ -3,7 +3,7 @@ import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { HostOfStore } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, location, withQuery } from '../router.ts';
 import { person } from '../session.ts';
 import { Choice, Loading, type Mark, State, Time } from './elements.ts';
 import { count, number, plain } from './text.ts';
@@ -18,7 +18,7 @@ export const useHosts = () => useCall('host/hosts', {});
 export const useSeveral = (): boolean => (useHosts().data?.hosts.length ?? 0) > 1;
 
 /** The host that a screen is about: this one, or the one in the URL. */
-export const shownHost = computed(() => place.value.query.get('host') ?? person.value?.hostname ?? '');
+export const shownHost = computed(() => location.value.query.get('host') ?? person.value?.hostname ?? '');
 
 /** Chooses the host that a screen is about, if there are several. One that is not known is shown too. */
 export function HostChoice() {
@@ -38,7 +38,8 @@ export function HostChoice() {
 export function LoadingOfHost({ of, rows }: { readonly of: Loaded<unknown>; readonly rows: number }) {
   const { hostname = '' } = person.value ?? {};
   return h(Loading, { of, rows }, [
-    shownHost.value !== hostname && h('a', { href: linkTo(place.value.path) }, `Show ${plain(hostname)} (this host)`),
+    shownHost.value !== hostname &&
+      h('a', { href: linkTo(location.value.path) }, `Show ${plain(hostname)} (this host)`),
   ]);
 }
 

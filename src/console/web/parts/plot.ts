@@ -83,14 +83,14 @@ function Drawing({
   curves,
   onPoint,
 }: Pick<PlotProps, 'times' | 'curves'> & { onPoint(at: number | undefined): void }) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
   const newest = useRef({ times, curves });
   newest.current = { times, curves };
   const [failed, setFailed] = useState(false);
 
   useEffect(() => {
-    const box = place.current;
+    const box = container.current;
     if (!box) return;
     let alive = true;
     const dark = window.matchMedia('(prefers-color-scheme: dark)');
@@ -117,7 +117,7 @@ function Drawing({
   useEffect(() => chart.current?.setData(dataOf({ times, curves })), [times, curves]);
 
   return h('div', [
-    h('div.drawing', { ref: place, 'aria-hidden': 'true' }),
+    h('div.drawing', { ref: container, 'aria-hidden': 'true' }),
     failed && h('p.faint', 'The chart could not be loaded. The table has all values.'),
   ]);
 }

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
-import { linkTo, linkToList, place } from '../router.ts';
+import { linkTo, linkToList, location } from '../router.ts';
 import { may } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
 
@@ -60,7 +60,7 @@ export function ToScreen({
 
 /** The list of which one entry is shown, as it was last seen; undefined on every other screen. */
 export function listOfShown(): { readonly label: string; readonly href: string } | undefined {
-  const { path } = place.value;
+  const { path } = location.value;
   const section = SECTIONS.find(({ path: own, one }) => one !== undefined && own !== path && path.startsWith(one));
   return section && { label: section.label, href: linkToList(section.path) };
 }

@@ -7,7 +7,7 @@ import { Button, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { useSeveral } from '../parts/hosts.ts';
 import { number, plain } from '../parts/text.ts';
 import type { HostAccount } from '../records.ts';
-import { linkTo, place } from '../router.ts';
+import { linkTo, location } from '../router.ts';
 import { account, person, readSession } from '../session.ts';
 import { People, Sessions } from './people.ts';
 
@@ -19,7 +19,7 @@ const VIEWS = [
 
 /** Whose mail this service has, who may see it, and who does. */
 export function Accounts() {
-  const shown = place.value.query.get('show') ?? '';
+  const shown = location.value.query.get('show') ?? '';
   return h('div.screen', [
     h(Title, { text: 'Accounts' }),
     h(Chips<string>, { label: 'Show', chips: VIEWS, chosen: shown, href: (show) => linkTo('/accounts', { show }) }),

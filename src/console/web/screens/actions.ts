@@ -4,7 +4,7 @@ import { usePages } from '../load.ts';
 import { Button, Choice, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { Action, HostAction } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, location, withQuery } from '../router.ts';
 import { account, person } from '../session.ts';
 import { HostChips } from './host.ts';
 
@@ -26,7 +26,7 @@ export function Actions() {
 /** The activity on all hosts, and in all accounts. */
 export function HostActions() {
   const { accounts = [] } = person.value ?? {};
-  const wanted = place.value.query.get('of') ?? '';
+  const wanted = location.value.query.get('of') ?? '';
   const chosen = accounts.some(({ id }) => id === wanted) ? wanted : '';
   return h('div.screen', [
     h(Title, { text: 'Host activity' }, [

@@ -5,7 +5,7 @@ import { Dialog, DialogButton, Loading, type Mark, Notice, State, Title } from '
 import { Form } from '../parts/form.ts';
 import { count, plain } from '../parts/text.ts';
 import type { InboundDomain, InboundRoute } from '../records.ts';
-import { go, linkTo, place } from '../router.ts';
+import { go, linkTo, location } from '../router.ts';
 import { may } from '../session.ts';
 import { Tester } from './route-tester.ts';
 
@@ -30,7 +30,7 @@ export function domainLink(domain: string): string {
 export function Domains() {
   const loaded = useDomains();
   const { data } = loaded;
-  const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
+  const query = (location.value.query.get('q') ?? '').trim().toLowerCase();
   const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
   return h('div.screen.beside', [
     h('div.pane', [

@@ -12,14 +12,14 @@ import { clockTime, count, isPulled, number, plain, shortUrl, span, toMs } from 
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
-import { linkTo, messageLink, place } from '../router.ts';
+import { linkTo, location, messageLink } from '../router.ts';
 import { account, may } from '../session.ts';
 
 const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: its state, its answers, and how to catch up. */
 export function Endpoint() {
-  const url = place.value.query.get('url') ?? '';
+  const url = location.value.query.get('url') ?? '';
   const loaded = useRepeat(useCall('endpoints/info', { url }));
   const { data: endpoint, error, again } = loaded;
   return h('div.screen.narrow', [

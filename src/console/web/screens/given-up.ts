@@ -11,7 +11,7 @@ import { answerOf } from '../parts/states.ts';
 import { count, now, number, shortUrl, toMs } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Cause, Causes } from '../records.ts';
-import { linkTo, place } from '../router.ts';
+import { linkTo, location } from '../router.ts';
 import { may, person } from '../session.ts';
 import { MailRows } from './mail.ts';
 
@@ -19,7 +19,7 @@ const MAX_CAUSES = 8;
 
 /** Mail that was given up, so that nothing stays lost by oversight. */
 export function GivenUp() {
-  const query = withField(place.value.query.get('q') ?? '', 'state', undefined);
+  const query = withField(location.value.query.get('q') ?? '', 'state', undefined);
   const list = useMail(withField(query, 'state', 'dead'));
   const [open, setOpen] = useState<'replay' | 'drop'>();
   const all = useCauses(query, list.rows?.[0]?.id)?.count;

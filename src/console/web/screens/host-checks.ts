@@ -116,11 +116,15 @@ export function Listeners() {
   ]);
 }
 
-function ListenerRow({ listener: { name, tls, places, sessions, certificate } }: { readonly listener: HostListener }) {
-  const shown = places.map(({ address, port }) => `${address.includes(':') ? `[${address}]` : address}:${port}`);
+function ListenerRow({
+  listener: { name, tls, places: addresses, sessions, certificate },
+}: {
+  readonly listener: HostListener;
+}) {
+  const shown = addresses.map(({ address, port }) => `${address.includes(':') ? `[${address}]` : address}:${port}`);
   return h('li', { 'data-row': name }, [
     h('span.name', NAMES[name]),
-    h('code.places', shown.join(', ')),
+    h('code.addresses', shown.join(', ')),
     h('span', [`${TLS[tls]}, ${count(sessions, name.startsWith('http') ? 'open connection' : 'open session')}`]),
     certificate && h(CertificateLine, { certificate }),
   ]);

@@ -6,7 +6,7 @@ import { Button, Notice, State, Time, Title } from '../parts/elements.ts';
 import { LoadingOfHost, shownHost } from '../parts/hosts.ts';
 import { plain } from '../parts/text.ts';
 import type { HostLogLine, HostLog as Logged } from '../records.ts';
-import { place, withQuery } from '../router.ts';
+import { location, withQuery } from '../router.ts';
 import { HostParts } from './host.ts';
 
 const PAGE = 50;
@@ -17,8 +17,8 @@ const LEVELS = [
 
 /** The last warnings and errors of the log, and how often each event was logged. */
 export function HostLog() {
-  const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
-  const event = place.value.query.get('event') ?? undefined;
+  const level = location.value.query.get('level') === 'error' ? 'error' : undefined;
+  const event = location.value.query.get('event') ?? undefined;
   const host = shownHost.value;
   const loaded = usePages(`host log ${host} ${level} ${event}`, 'lines', (before, stop) =>
     call('host/log', { host, limit: PAGE, level, event, before: ofOneHost(before) }, stop),

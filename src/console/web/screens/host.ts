@@ -11,7 +11,7 @@ import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
 import type { HostNeed, HostOverview, HostTask } from '../records.ts';
-import { linkTo, place, withQuery } from '../router.ts';
+import { linkTo, location, withQuery } from '../router.ts';
 import { may, person } from '../session.ts';
 import { Checks, LEVELS, Listeners } from './host-checks.ts';
 
@@ -60,10 +60,10 @@ export function HostParts() {
 
 /** The screens of a host. */
 export function HostChips({ children }: { readonly children?: ComponentChildren }) {
-  const host = place.value.query.get('host') ?? undefined;
+  const host = location.value.query.get('host') ?? undefined;
   const href = (path: string) => linkTo(path, { host });
   const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
-  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href }, [children]);
+  return h(Chips<string>, { label: 'Host', chips: parts, chosen: location.value.path, href }, [children]);
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }) {
@@ -97,11 +97,11 @@ function linkOfNeed({
   what,
   account,
   url,
-  host = place.value.query.get('host') ?? undefined,
+  host = location.value.query.get('host') ?? undefined,
 }: HostNeed): string | null {
   if (what === 'endpoint' && url !== null) return linkTo('/endpoint', { url, account: account?.id });
   if (what === 'log') return linkTo('/host/log', { host, level: 'error' });
-  return place.value.path === '/host' ? null : linkTo('/host', what === 'host' ? {} : { host });
+  return location.value.path === '/host' ? null : linkTo('/host', what === 'host' ? {} : { host });
 }
 
 /** Items that need the attention of an operator. */
@@ -157,7 +157,7 @@ const isSpan = (name: string | null): name is SpanName => name !== null && Objec
 
 /** How fast it is and how much room it has. */
 function Figures() {
-  const wanted = place.value.query.get('span');
+  const wanted = location.value.query.get('span');
   const chosen = isSpan(wanted) ? wanted : 'hour';
   const loaded = useSeries(
     FIGURES.flatMap(({ curves }) => curves.flatMap(({ of }) => of)),

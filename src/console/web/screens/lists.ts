@@ -20,7 +20,7 @@ import {
 import { ConfirmButton, Form } from '../parts/form.ts';
 import { now, plain, relative, replyText, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
-import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
+import { go, linkTo, location, sentLink, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 
 /** As many as the API lists; those behind are found by the beginning of their address. */
@@ -30,7 +30,7 @@ type Which = 'rejects' | 'whitelists';
 
 /** Addresses that get no mail, and those that always do. */
 export function Lists() {
-  const { query } = place.value;
+  const { query } = location.value;
   const which: Which = query.get('list') === 'whitelist' ? 'whitelists' : 'rejects';
   const q = (query.get('q') ?? '').trim();
   const [version, setVersion] = useState(0);
@@ -89,7 +89,7 @@ interface ListProps {
 }
 
 function Rejects({ q, version }: ListProps) {
-  const { query } = place.value;
+  const { query } = location.value;
   const withExpired = query.get('expired') === 'yes';
   const reason = query.get('reason') ?? '';
   const loaded = useCall('rejects/list', { email: q, include_expired: withExpired }, version);

@@ -13,7 +13,7 @@ import { hasEnded, isOpen, SEARCHED_STATES, stateWord } from '../parts/states.ts
 import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Mail } from '../records.ts';
-import { linkTo, place } from '../router.ts';
+import { linkTo, location } from '../router.ts';
 import { may, person } from '../session.ts';
 import { useDomains, useRoutes } from './domains.ts';
 import { useEndpointsOnce } from './endpoints.ts';
@@ -30,7 +30,7 @@ const PREVIEW_AFTER_MS = 150;
 
 /** All mail that came in, or what a search finds. */
 export function MailList() {
-  const query = place.value.query.get('q') ?? '';
+  const query = location.value.query.get('q') ?? '';
   const list = useMail(query);
   const [preview, setPreview] = usePreview();
   const canReplay = may('inbound/replay');

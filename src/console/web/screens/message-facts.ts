@@ -2,7 +2,7 @@ import { h } from '../h.ts';
 import { count, plain } from '../parts/text.ts';
 import type { MessageFacts } from '../records.ts';
 
-const PLACES: Readonly<Record<string, string>> = {
+const LOCATIONS: Readonly<Record<string, string>> = {
   subject: 'subject',
   from_name: 'sender name',
   visible_text: 'text',
@@ -22,7 +22,7 @@ export function Unseen({ facts }: { readonly facts: MessageFacts }) {
       total: counts.invisible,
       lines: invisible.map(({ kind, where, at, length, text }) => ({
         what: `${length} ${kind}`,
-        text: `${PLACES[where] ?? where}, after ${count(at, 'character')}${text === undefined ? '' : `: ${text}`}`,
+        text: `${LOCATIONS[where] ?? where}, after ${count(at, 'character')}${text === undefined ? '' : `: ${text}`}`,
       })),
     }),
     h(Found, {

@@ -29,7 +29,7 @@ import { count, exactTime, plain, shortUrl, size, toMs } from '../parts/text.ts'
 import { Happening } from '../parts/timeline.ts';
 import { TrialAnswer } from '../parts/trial.ts';
 import type { Content, Mail, MailStory, Scan, TimelineEntry, Trial } from '../records.ts';
-import { go, linkTo, messageLink, place, withQuery } from '../router.ts';
+import { go, linkTo, location, messageLink, withQuery } from '../router.ts';
 import { may, person, shareLink } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
 import { HtmlTab, openMail, RawTab } from './mail-content.ts';
@@ -240,7 +240,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
       ? h(Notice, { title: 'Content deleted, history kept' })
       : h(Loading, { of: loaded, rows: 5 });
   const wanted =
-    (beside ? own : place.value.query.get('tab')) ?? (content.text === null && content.has_html ? 'html' : 'text');
+    (beside ? own : location.value.query.get('tab')) ?? (content.text === null && content.has_html ? 'html' : 'text');
   const choose = (tab: string) => (beside ? setOwn(tab) : go(withQuery({ tab }), true));
   const tabs = [
     { id: 'text', label: 'Text' },

@@ -7,7 +7,7 @@ import { WAITS_FOR } from '../parts/states.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
 import type { Waiting, WaitingQueue } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, location, withQuery } from '../router.ts';
 import { QueueChange } from './queue-change.ts';
 
 const BY = [
@@ -18,7 +18,7 @@ const BY = [
 
 /** Waiting mail of all hosts, by target and age. For operators. */
 export function Queue() {
-  const chosen = place.value.query.get('by');
+  const chosen = location.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
   const loaded = useRepeat(useCall('host/queue', { by }));
   const [changing, setChanging] = useState<string>();

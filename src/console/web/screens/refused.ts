@@ -6,13 +6,13 @@ import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { capital, number, plain, count as textCount } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
-import { linkTo, place } from '../router.ts';
+import { linkTo, location } from '../router.ts';
 import { may, person } from '../session.ts';
 import { useDomains } from './domains.ts';
 
 /** Why mail was refused. */
 export function Refused() {
-  const query = place.value.query.get('q') ?? '';
+  const query = location.value.query.get('q') ?? '';
   const list = useRefusals(query);
   const { rows } = list;
   return h('div.screen', [

@@ -6,7 +6,7 @@ import { Json } from '../parts/painter.ts';
 import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import type { InboundRoute } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, location, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 
 // The tester of routes: which one an address matches, why the others do not, and what would be posted.
@@ -25,7 +25,7 @@ const weightOf = (pattern: string): number =>
 
 /** The tester. The address stands in the URL; another `stamp` tests it again, as the routes have changed. */
 export function Tester({ stamp }: { readonly stamp: string }) {
-  const address = place.value.query.get('test') ?? '';
+  const address = location.value.query.get('test') ?? '';
   return h('aside.pane.tester', { 'aria-labelledby': 'tester' }, [
     h('h2', { id: 'tester' }, 'Test an address'),
     h(Form, {

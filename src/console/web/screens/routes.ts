@@ -6,7 +6,7 @@ import { Button, Dialog, DialogButton, Loading, Notice } from '../parts/elements
 import { ConfirmButton, Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, location, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 import {
   ACTIONS,
@@ -31,7 +31,7 @@ export function Routes({
 }) {
   const { data, again, change } = routes;
   // A visitor coming from a refusal wants a route for that mailbox.
-  const wanted = place.value.query.get('add') ?? undefined;
+  const wanted = location.value.query.get('add') ?? undefined;
   const [adding, setAdding] = useState(wanted !== undefined && may('inbound/add-route'));
   const close = () => {
     setAdding(false);

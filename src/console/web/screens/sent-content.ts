@@ -2,7 +2,7 @@ import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import { Headers, Loading, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
-import { go, place, withQuery } from '../router.ts';
+import { go, location, withQuery } from '../router.ts';
 import { may, person } from '../session.ts';
 import { HtmlTab } from './mail-content.ts';
 
@@ -29,7 +29,7 @@ export function SentContentTabs({ id }: { readonly id: string }) {
     { id: 'headers', label: `Headers ${fields.length}` },
     { id: 'files', label: `Attachments ${attachments.length}` },
   ];
-  const wanted = place.value.query.get('tab');
+  const wanted = location.value.query.get('tab');
   const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
   return h('div', [
     h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }, [

@@ -8,7 +8,7 @@ import { Parties } from '../parts/list.ts';
 import { count, plain, replyText, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { SentMessage, SentState } from '../records.ts';
-import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
+import { go, linkTo, location, sentLink, withQuery } from '../router.ts';
 import { account } from '../session.ts';
 
 const STATES: Readonly<Record<SentState, Mark>> = {
@@ -43,7 +43,7 @@ const MAX_ROWS = 800;
 
 /** Mail that the account has sent. */
 export function SentList() {
-  const { query } = place.value;
+  const { query } = location.value;
   const q = query.get('q') ?? '';
   const days = SPANS.some(([id]) => id === query.get('days')) ? Number(query.get('days')) : 7;
   const [limit, setLimit] = useState(FIRST_ROWS);

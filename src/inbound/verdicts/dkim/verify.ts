@@ -239,9 +239,9 @@ function parseTags(text: string): ReadonlyMap<string, string> | undefined {
   if (FOREIGN.test(text)) return undefined;
   const tags = new Map<string, string>();
   const pieces = text.split(';');
-  for (const [place, piece] of pieces.entries()) {
+  for (const [index, piece] of pieces.entries()) {
     const equals = piece.indexOf('=');
-    if (equals === -1) return place > 0 && place === pieces.length - 1 && piece.trim() === '' ? tags : undefined;
+    if (equals === -1) return index > 0 && index === pieces.length - 1 && piece.trim() === '' ? tags : undefined;
     const name = piece.slice(0, equals).replace(WHITE_EDGES, '');
     if (!TAG_NAME.test(name) || tags.has(name)) return undefined;
     tags.set(name, piece.slice(equals + 1).replace(WHITE_EDGES, ''));

@@ -16,14 +16,14 @@ export interface TagCall {
 
 const BACKTICK = /`([^`]*)`/g;
 /** The placeholder for expressions in backticks, which the parser does not support. */
-const PLACE = 'backtick';
-const PLACE_FORM = new RegExp(`^${PLACE}(\\d+)$`);
+const VARIABLE = 'backtick';
+const VARIABLE_FORM = new RegExp(`^${VARIABLE}(\\d+)$`);
 const DEEPEST = 16;
 
 /** Parses the inside of a tag. Throws `TemplateError`. */
 export function parseCall(inside: string): TagCall {
   const backticks: string[] = [];
-  const known = inside.replace(BACKTICK, (_, source: string) => ` @${PLACE}${backticks.push(source) - 1} `);
+  const known = inside.replace(BACKTICK, (_, source: string) => ` @${VARIABLE}${backticks.push(source) - 1} `);
   const node = parseOne(known, inside);
   const reader = createReader(backticks.map((source) => parseBacktick(source, readPath)));
   refuseNamed(node);
@@ -68,7 +68,7 @@ function depthOf(text: string): number {
 
 function createReader(backticks: readonly Expression[]): (node: hbs.AST.Expression, depth: number) => Expression {
   const read = (node: hbs.AST.Expression, depth: number): Expression => {
-    if (isPath(node)) return backticks[Number(placeOf(node))] ?? toPath(node);
+    if (isPath(node)) return backticks[Number(backtickOf(node))] ?? toPath(node);
     if (isSub(node)) {
       refuseNamed(node);
       return toCall(
@@ -83,8 +83,8 @@ function createReader(backticks: readonly Expression[]): (node: hbs.AST.Expressi
   return read;
 }
 
-function placeOf({ data, depth, parts }: hbs.AST.PathExpression): string | undefined {
-  return data && depth === 0 && parts.length === 1 ? PLACE_FORM.exec(parts[0] ?? '')?.[1] : undefined;
+function backtickOf({ data, depth, parts }: hbs.AST.PathExpression): string | undefined {
+  return data && depth === 0 && parts.length === 1 ? VARIABLE_FORM.exec(parts[0] ?? '')?.[1] : undefined;
 }
 
 function toPath({ data, depth, parts, original }: hbs.AST.PathExpression): Expression {

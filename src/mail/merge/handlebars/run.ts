@@ -122,8 +122,8 @@ function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget
     if (index >= count) return undefined;
     budget.spend(1);
     const key = keys?.[index] ?? index;
-    const place = { index, key, first: index === 0, last: index === count - 1 };
-    return toCursor(body, enter(frame, member(value, String(key)), place, names), () => turn(index + 1));
+    const iteration = { index, key, first: index === 0, last: index === count - 1 };
+    return toCursor(body, enter(frame, member(value, String(key)), iteration, names), () => turn(index + 1));
   };
   return turn(0) ?? toCursor(otherwise, frame);
 }
@@ -190,7 +190,7 @@ function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: 
 }
 
 /** The current iteration of a loop. */
-interface Place {
+interface Iteration {
   readonly index: number;
   readonly key: string | number;
   readonly first: boolean;
@@ -201,7 +201,7 @@ interface Place {
 interface Frame {
   readonly value: Maybe;
   readonly around: Frame | undefined;
-  readonly place: Place | undefined;
+  readonly iteration: Iteration | undefined;
   readonly named: ReadonlyMap<string, Maybe>;
 }
 
@@ -209,15 +209,20 @@ const NOTHING: ReadonlyMap<string, Maybe> = new Map();
 
 /** The outermost scope: names refer to variables. */
 function toFrame({ all }: Variables): Frame {
-  return { value: all, around: undefined, place: undefined, named: NOTHING };
+  return { value: all, around: undefined, iteration: undefined, named: NOTHING };
 }
 
 /** The scope inside a block: names are members of the value; block parameters name the value and its key or index. */
-function enter(around: Frame, value: Maybe, place: Place | undefined, [name, placeName]: readonly string[]): Frame {
+function enter(
+  around: Frame,
+  value: Maybe,
+  iteration: Iteration | undefined,
+  [name, keyName]: readonly string[],
+): Frame {
   const named = new Map<string, Maybe>();
   if (name !== undefined) named.set(name, value);
-  if (placeName !== undefined) named.set(placeName, place?.key);
-  return { value, around, place, named: named.size > 0 ? named : NOTHING };
+  if (keyName !== undefined) named.set(keyName, iteration?.key);
+  return { value, around, iteration, named: named.size > 0 ? named : NOTHING };
 }
 
 /** Resolves a path. */
@@ -228,7 +233,7 @@ function find({ up, data, scoped, parts }: PathExpression, frame: Frame, variabl
       ? follow(variables.all, rest, variables)
       : rest.length > 0
         ? undefined
-        : placeOf(frame, up, name);
+        : dataVariable(frame, up, name);
   if (up === 0 && !scoped) {
     for (let at: Frame | undefined = frame; at; at = at.around)
       if (at.named.has(name)) return rest.reduce(member, at.named.get(name));
@@ -244,11 +249,11 @@ function follow(from: Maybe, [name, ...rest]: readonly string[], variables: Vari
   return rest.reduce(member, from === variables.all ? variables.find(name) : member(from, name));
 }
 
-function placeOf(frame: Frame, up: number, name: string): Maybe {
+function dataVariable(frame: Frame, up: number, name: string): Maybe {
   let left = up;
   for (let at: Frame | undefined = frame; at; at = at.around) {
-    if (at.place && left-- === 0)
-      return name === 'index' || name === 'key' || name === 'first' || name === 'last' ? at.place[name] : undefined;
+    if (at.iteration && left-- === 0)
+      return name === 'index' || name === 'key' || name === 'first' || name === 'last' ? at.iteration[name] : undefined;
   }
   return undefined;
 }

@@ -16,7 +16,7 @@ describe('concurrent posts to one endpoint', () => {
     for (const one of waiting.splice(0, count)) one({ status });
   };
   const waitFor = (count: number) => until(`${count} posts at one time`, () => waiting.length === count);
-  const places = async () => {
+  const limit = async () => {
     const text = await (await fetch(`${daemon.base}/metrics`)).text();
     return Number(/^postern_endpoint_places\{endpoint="webhook"\} (\d+)$/m.exec(text)?.[1]);
   };
@@ -41,16 +41,16 @@ describe('concurrent posts to one endpoint', () => {
     const to = Array.from({ length: 90 }, (_, n) => `box-${n}@in.test`);
     await sendMail(daemon.smtp, { from: 'ada@sender.test', to }, message('hello'));
     await waitFor(START);
-    expect(await places()).to.equal(START);
+    expect(await limit()).to.equal(START);
 
     answer(1, 429);
-    await until('half of them', async () => (await places()) === START / 2);
+    await until('half of them', async () => (await limit()) === START / 2);
     answer(START - 1);
     await waitFor(START / 2);
 
     await until('as many as at first', async () => {
       answer(waiting.length);
-      return (await places()) === START;
+      return (await limit()) === START;
     });
 
     receiver.answer({ status: 200 });

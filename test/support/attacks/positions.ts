@@ -5,7 +5,7 @@ import type { Operation } from '../../../src/api/operation.ts';
 type Step = { readonly field: string } | 'item' | 'entry';
 
 /** A value inside the parameters of an operation, or the name of an entry of a map. */
-export interface Place {
+export interface Position {
   /** `message.to[].email`; a map is `message.metadata{}`, its names are `message.metadata{names}`. */
   readonly name: string;
   /** The parameter that holds it. */
@@ -19,13 +19,13 @@ export interface Place {
   readonly steps: readonly Step[];
 }
 
-/** Every place in the parameters that an operation declares, however deep. */
-export function placesOf(operation: Operation): Place[] {
+/** Every position in the parameters that an operation declares, however deep. */
+export function positionsOf(operation: Operation): Position[] {
   const { properties = {} } = schemaOf(operation);
   return Object.entries(properties).flatMap(([field, schema]) => {
-    const at = (steps: readonly Step[], name: string, of: Schema | boolean): Place[] => {
+    const at = (steps: readonly Step[], name: string, of: Schema | boolean): Position[] => {
       if (typeof of === 'boolean' || of.not) return [];
-      const here: Place = { name, parameter: field, types: typesOf(of), isName: false, isMap: mayBeMap(of), steps };
+      const here: Position = { name, parameter: field, types: typesOf(of), isName: false, isMap: mayBeMap(of), steps };
       return [
         here,
         ...within(of).flatMap(({ step, of: inner }) => at([...steps, step], name + suffix(step), inner)),
@@ -45,23 +45,23 @@ function schemaOf(operation: Operation): Schema {
   return made;
 }
 
-/** The parameters with `value` at that place; what is missing on the way there is made up. */
-export function paramsWith(operation: Operation, place: Place, value: unknown): Record<string, unknown> {
+/** The parameters with `value` at that position; what is missing on the way there is made up. */
+export function paramsWith(operation: Operation, position: Position, value: unknown): Record<string, unknown> {
   const base: Record<string, unknown> = structuredClone({ ...operation.example });
-  return set(schemaOf(operation), base, place, place.steps, value);
+  return set(schemaOf(operation), base, position, position.steps, value);
 }
 
-function set(schema: Schema, base: unknown, place: Place, [step, ...rest]: readonly Step[], value: unknown): any {
-  if (step === undefined) return place.isName ? named(base, value) : value;
+function set(schema: Schema, base: unknown, position: Position, [step, ...rest]: readonly Step[], value: unknown): any {
+  if (step === undefined) return position.isName ? named(base, value) : value;
   const inner = within(schema).find(({ step: other }) => suffix(other) === suffix(step))?.of ?? {};
   if (step === 'item') {
     const [first, ...others]: unknown[] = Array.isArray(base) ? base : [];
-    return [set(inner, first ?? sample(inner, ''), place, rest, value), ...others];
+    return [set(inner, first ?? sample(inner, ''), position, rest, value), ...others];
   }
   const name = step === 'entry' ? 'entry' : step.field;
   const known: Record<string, unknown> =
     typeof base === 'object' && base !== null && !Array.isArray(base) ? { ...base } : {};
-  return { ...known, [name]: set(inner, known[name] ?? sample(inner, name), place, rest, value) };
+  return { ...known, [name]: set(inner, known[name] ?? sample(inner, name), position, rest, value) };
 }
 
 /** An own property, even one called `__proto__`: that is what `JSON.parse` makes, too. */
@@ -95,7 +95,7 @@ function mayBeMap(schema: Schema): boolean {
   );
 }
 
-function namesIn(map: Place): Place {
+function namesIn(map: Position): Position {
   return { ...map, name: `${map.name}{names}`, types: new Set(['string']), isName: true, isMap: false };
 }
 
@@ -117,12 +117,12 @@ export function typeOf(value: unknown): string {
 }
 
 /** Whether the declaration takes values of that kind there. A whole number is a number. */
-export function takes({ types }: Place, value: unknown): boolean {
+export function takes({ types }: Position, value: unknown): boolean {
   const type = typeOf(value);
   return types.has(type) || (type === 'number' && types.has('integer') && Number.isSafeInteger(value));
 }
 
-/** Something that fits, for what has to be there beside the place. */
+/** Something that fits, for what has to be there beside the position. */
 function sample(schema: Schema, name: string): unknown {
   const [kind] = schema.anyOf ?? [schema];
   if (typeof kind !== 'object') return undefined;

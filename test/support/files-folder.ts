@@ -9,7 +9,7 @@ const ENOUGH_BYTES = 2 ** 31;
  * memory the same calls are made and none waits for the disk; what a disk really keeps is shown by the faults, which
  * stay on it.
  */
-export const place = (): string => process.env['TEST_FILES'] || (hasMemory() ? MEMORY : tmpdir());
+export const filesFolder = (): string => process.env['TEST_FILES'] || (hasMemory() ? MEMORY : tmpdir());
 
 function hasMemory(): boolean {
   const { bavail, bsize } = existsSync(MEMORY) ? statfsSync(MEMORY) : { bavail: 0, bsize: 0 };
