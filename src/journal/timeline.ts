@@ -10,7 +10,7 @@ export const TIMELINE_KINDS = [
   'session',
   'refused',
   'accepted',
-  'making',
+  'preparing',
   'verdicts',
   'attempt',
   ...END_NAMES,
@@ -129,7 +129,7 @@ function next(queued: InQueue | undefined): TimelineEntry[] {
   if (preparing) {
     const { since, waitsFor, question } = preparing;
     const detail = question === null ? null : `waiting for the DNS: ${question}`;
-    return [entry(since, 'making', `Being prepared: ${PREPARATIONS[waitsFor]}`, detail)];
+    return [entry(since, 'preparing', `Being prepared: ${PREPARATIONS[waitsFor]}`, detail)];
   }
   const at = nextAttemptAt(delivery);
   if (at === null) return [];

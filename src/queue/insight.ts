@@ -51,12 +51,12 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
 
 /**
  * A delivery that is being prepared. preparing: being read from the disk, signed or composed, or waiting for a thread ·
- * verdicts: waiting for DNS answers · parsing · place: ready, but the limit of the endpoint is reached.
+ * verdicts: waiting for DNS answers · parsing · connection: ready, but the limit of the endpoint is reached.
  */
 export interface PreparingDelivery extends Endpoint {
   readonly id: string;
   readonly since: number;
-  readonly waitsFor: 'preparing' | 'verdicts' | 'parsing' | 'place';
+  readonly waitsFor: 'preparing' | 'verdicts' | 'parsing' | 'connection';
   /** The open DNS question, as `TXT example.org`. */
   readonly question: string | null;
 }
@@ -82,7 +82,7 @@ export function createPreparations({ roads, clock }: { readonly roads: Roads; re
     return Promise.all([...asked].map((road) => road.steps?.() ?? NO_STEPS));
   }
 
-  function toMaking({ lane, deliveries, gate, since }: Attempt, steps: readonly Steps[]): PreparingDelivery[] {
+  function toPreparing({ lane, deliveries, gate, since }: Attempt, steps: readonly Steps[]): PreparingDelivery[] {
     const waitsFor = gate.waitsFor();
     if (waitsFor === undefined) return [];
     const { account, url } = lane;
@@ -95,7 +95,7 @@ export function createPreparations({ roads, clock }: { readonly roads: Roads; re
         url,
         kind,
         since: from,
-        waitsFor: waitsFor === 'place' ? 'place' : (step?.at ?? 'preparing'),
+        waitsFor: waitsFor === 'connection' ? 'connection' : (step?.at ?? 'preparing'),
         question: step?.question ?? null,
       };
     });
@@ -114,7 +114,7 @@ export function createPreparations({ roads, clock }: { readonly roads: Roads; re
         ({ lane }) => of === undefined || (lane.account === of.account && lane.url === of.url),
       );
       const steps = await stepsOf(chosen);
-      return chosen.flatMap((attempt) => (attempts.has(attempt) ? toMaking(attempt, steps) : []));
+      return chosen.flatMap((attempt) => (attempts.has(attempt) ? toPreparing(attempt, steps) : []));
     },
   });
 }

@@ -9,7 +9,7 @@ import { HOLDING_STATES } from './states.ts';
 
 /**
  * held: its route keeps it · behind: it waits for another of its sequence · paused, gone, down: its endpoint is ·
- * making: it is being prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked, backoff:
+ * preparing: it is being prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked, backoff:
  * it waits after a failed attempt · scheduled: for its send time · due: for its turn.
  */
 export const WAIT_KINDS = [
@@ -18,7 +18,7 @@ export const WAIT_KINDS = [
   'paused',
   'gone',
   'down',
-  'making',
+  'preparing',
   'scanner',
   'pulled',
   'parked',
@@ -81,14 +81,14 @@ export const PREPARATIONS: Readonly<Record<PreparingDelivery['waitsFor'], string
   preparing: 'reading the message and writing the POST',
   verdicts: 'checking SPF, DKIM and DMARC',
   parsing: 'parsing the message',
-  place: 'waits until fewer attempts to the endpoint are in flight',
+  connection: 'waits until fewer attempts to the endpoint are in flight',
 };
 
 function ofPreparation({ preparing, scanner }: WaitFacts): WaitReason | undefined {
   if (preparing) {
     const { waitsFor, question } = preparing;
     const dns = question === null ? '' : `, waiting for the DNS: ${question}`;
-    return { kind: 'making', text: `Being prepared: ${PREPARATIONS[waitsFor]}${dns}` };
+    return { kind: 'preparing', text: `Being prepared: ${PREPARATIONS[waitsFor]}${dns}` };
   }
   return scanner === undefined ? undefined : { kind: 'scanner', text: `Waiting for a scanner: ${scanner}` };
 }

@@ -72,7 +72,14 @@ describe('the endpoints of an account', () => {
       { url: `${hook.url}?token=1`, kind: 'events', routes: [], webhooks: [webhook.id], ...untouched },
     ]);
     const none = { attempts: 0, ok: 0, failed: 0, p50_ms: null, p95_ms: null };
-    expect(await info()).to.deep.include({ hour: none, day: none, strip: [], answers: [], making: [], sampled: false });
+    expect(await info()).to.deep.include({
+      hour: none,
+      day: none,
+      strip: [],
+      answers: [],
+      preparing: [],
+      sampled: false,
+    });
   });
 
   it('show one that is down: since when, why, what waits, and that it recovered after a retry', async () => {
@@ -137,10 +144,12 @@ describe('the endpoints of an account', () => {
     const open: ((how: How) => void)[] = [];
     hook.answer(() => new Promise((resolve) => open.push(resolve)));
     await send('a', 'b', 'c');
-    await until('the next is ready', async () => (await info()).making.some((one: any) => one.waits_for === 'place'));
+    await until('the next is ready', async () =>
+      (await info()).preparing.some((one: any) => one.waits_for === 'connection'),
+    );
     const busy = await info();
     expect(busy).to.include({ in_flight: 1, waiting: 3, breaker: 'up' });
-    const ready = busy.making.filter(({ waits_for: what }: any) => what === 'place');
+    const ready = busy.preparing.filter(({ waits_for: what }: any) => what === 'connection');
     expect(ready).to.have.length.within(1, 2);
     expect(ready[0]).to.include({ question: null });
     const [made] = await daemon.api('/inbound/deliveries', { id: ready[0].id });
@@ -148,7 +157,7 @@ describe('the endpoints of an account', () => {
     hook.answer({ status: 200 });
     for (const answer of open) answer({ status: 200 });
     await until('all are delivered', async () => (await info()).waiting === 0);
-    expect((await info()).making).to.deep.equal([]);
+    expect((await info()).preparing).to.deep.equal([]);
   });
 
   it('show which query mail is waiting for in the DNS', async () => {
@@ -160,11 +169,11 @@ describe('the endpoints of an account', () => {
     });
     names.keep();
     await send('a');
-    await until('it waits', async () => (await info()).making.length === 1);
-    await until('a question is open', async () => (await info()).making[0]?.question !== null);
-    const [making] = (await info()).making;
-    expect(making).to.include({ waits_for: 'verdicts' });
-    expect(making.question).to.match(/^[A-Z]+ (.+\.)?sender\.test$/);
+    await until('it waits', async () => (await info()).preparing.length === 1);
+    await until('a question is open', async () => (await info()).preparing[0]?.question !== null);
+    const [preparing] = (await info()).preparing;
+    expect(preparing).to.include({ waits_for: 'verdicts' });
+    expect(preparing.question).to.match(/^[A-Z]+ (.+\.)?sender\.test$/);
     names.release();
     await until('it is delivered', () => posts() === 1);
     names.stop();

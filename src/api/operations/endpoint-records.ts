@@ -73,15 +73,15 @@ export const endpointDetail = endpointRecord
     ),
     most_in_flight: intOrNull('maximum number of concurrent POSTs from this host; null if nothing was posted recently'),
     sampled: bool('true if the figures include only the POSTs of the newest deliveries'),
-    making: listOf(
+    preparing: listOf(
       z.object({
         id: str('id of the delivery'),
         since: time('when its preparation started'),
         waits_for: z
-          .enum(['preparing', 'verdicts', 'parsing', 'place'])
+          .enum(['preparing', 'verdicts', 'parsing', 'connection'])
           .describe(
             'verdicts: waits for SPF, DKIM, DMARC and ARC, and so for the DNS; parsing: the message is being ' +
-              'parsed; place: waits until fewer POSTs are in flight to the endpoint; preparing: everything else',
+              'parsed; connection: waits until fewer POSTs are in flight to the endpoint; preparing: everything else',
           ),
         question: strOrNull('the pending DNS query, such as `TXT example.org`; null if none is known'),
       }),
@@ -129,7 +129,7 @@ export function toRecord(
   };
 }
 
-const MAX_MAKING = 100;
+const MAX_PREPARING = 100;
 
 function toFigures({ attempts, ok, p50, p95 }: AttemptFigures): z.input<typeof figures> {
   const rounded = (ms: number | null) => (ms === null ? null : Math.round(ms));
@@ -140,7 +140,7 @@ export function toDetail(
   record: EndpointRecord,
   lane: KnownEndpoint['lane'],
   history: EndpointHistory,
-  making: readonly PreparingDelivery[],
+  preparing: readonly PreparingDelivery[],
 ) {
   return {
     ...record,
@@ -157,7 +157,7 @@ export function toDetail(
     })),
     most_in_flight: lane?.maxConcurrency ?? null,
     sampled: history.sampled,
-    making: making.slice(0, MAX_MAKING).map(({ id, since, waitsFor, question }) => ({
+    preparing: preparing.slice(0, MAX_PREPARING).map(({ id, since, waitsFor, question }) => ({
       id,
       since: toTime(since),
       waits_for: waitsFor,
@@ -211,7 +211,7 @@ export function joinDetails(own: Detail, others: readonly Detail[]): Detail {
     answers: joinAnswers(all.flatMap(({ answers }) => answers)),
     most_in_flight: most.length === 0 ? null : most.reduce((sum, one) => sum + one, 0),
     sampled: all.some(({ sampled }) => sampled),
-    making: all.flatMap(({ making }) => making).slice(0, MAX_MAKING),
+    preparing: all.flatMap(({ preparing }) => preparing).slice(0, MAX_PREPARING),
   };
 }
 

@@ -152,7 +152,7 @@ const ofEndpoint = {
 const info = operation({
   path: '/endpoints/info',
   access: 'numbers',
-  mailFields: ['answers', 'making'], // an answer may quote the mail
+  mailFields: ['answers', 'preparing'], // an answer may quote the mail
   extension: true,
   summary: 'Shows an endpoint: figures for the last hour and day, the last 100 POSTs, and its responses by cause.',
   notes:

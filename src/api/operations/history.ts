@@ -251,7 +251,7 @@ export const timelineEntry = record('timeline entry', {
     .enum(TIMELINE_KINDS)
     .describe(
       'session: the SMTP session started; refused: a command of its transaction was refused, or the number of ' +
-        'other refusals in the session; making: it is being prepared; verdicts: SPF, DKIM and DMARC were ' +
+        'other refusals in the session; preparing: it is being prepared; verdicts: SPF, DKIM and DMARC were ' +
         'checked; given_up: retries have ended; next_attempt: time of the next POST',
     ),
   text: str('the event in words'),
@@ -284,7 +284,7 @@ const info = operation({
           .enum(WAIT_KINDS)
           .describe(
             'held: by its route or by loop protection; behind: an earlier message of its sender or conversation ' +
-              'goes first; paused, gone, down: state of its endpoint; making: it is being prepared; scanner: ' +
+              'goes first; paused, gone, down: state of its endpoint; preparing: it is being prepared; scanner: ' +
               'waits for a scanner; pulled: waits for its consumer; parked, backoff: waits for the next attempt ' +
               'after a failure; scheduled: waits for its send time; due: goes out next',
           ),

@@ -56,7 +56,7 @@ const listeners = perHostOperation({
       z.object({
         name: z.enum(['smtp', 'submission', 'submissions', 'http', 'https']),
         tls: z.enum(['none', 'starttls', 'implicit']),
-        places: z.array(z.object({ address: z.string(), port: z.int() })),
+        addresses: z.array(z.object({ address: z.string(), port: z.int() })),
         sessions: z.int(),
         certificate: z
           .object({
@@ -74,7 +74,7 @@ const listeners = perHostOperation({
       host.listeners().map(async ({ name, tls, addresses, certificate, sessions }) => ({
         name,
         tls,
-        places: addresses.map(({ address, port }) => ({ address, port })),
+        addresses: addresses.map(({ address, port }) => ({ address, port })),
         sessions: await sessions(),
         certificate: certificate === undefined ? null : toCertificate(certificate, now()),
       })),

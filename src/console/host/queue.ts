@@ -27,8 +27,8 @@ const lane = z.object({
   preparing: z.int(),
   ready: z.int(),
   in_flight: z.int(),
-  places: z.int(),
-  most_places: z.int(),
+  concurrency: z.int(),
+  max_concurrency: z.int(),
   last_status: z.int().nullable(),
   last_error: z.string().nullable(),
   last_at: z.string().nullable(),
@@ -61,8 +61,8 @@ async function listLanes({ limit }: Listing, { dispatcher, names }: LocalCall): 
       preparing: one.preparing,
       ready: one.ready,
       in_flight: one.inFlight,
-      places: one.concurrency,
-      most_places: one.maxConcurrency,
+      concurrency: one.concurrency,
+      max_concurrency: one.maxConcurrency,
       last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
       last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
       last_at: toTime(one.last?.at),
@@ -102,13 +102,13 @@ const named = <R extends object>(rows: readonly R[], { settings: { hostname } }:
 
 const totalOf = (lists: readonly { readonly total: number }[]) => lists.reduce((sum, { total }) => sum + total, 0);
 
-const waitsFor = z.enum(['preparing', 'verdicts', 'parsing', 'place']);
+const waitsFor = z.enum(['preparing', 'verdicts', 'parsing', 'connection']);
 
-const makingBy = z.object({ waits_for: waitsFor, count: z.int(), oldest_at: z.string() });
-type MakingBy = z.output<typeof makingBy>;
+const preparingBy = z.object({ waits_for: waitsFor, count: z.int(), oldest_at: z.string() });
+type PreparingBy = z.output<typeof preparingBy>;
 
 /** Deliveries in preparation, by the reason for waiting. */
-function countMaking(all: readonly PreparingDelivery[]): MakingBy[] {
+function countPreparing(all: readonly PreparingDelivery[]): PreparingBy[] {
   return waitsFor.options.flatMap((reason) => {
     const own = all.filter((one) => one.waitsFor === reason);
     if (own.length === 0) return [];
@@ -118,7 +118,7 @@ function countMaking(all: readonly PreparingDelivery[]): MakingBy[] {
 }
 
 /** The sum of several hosts; times in this form sort as text. */
-function addMaking(all: readonly MakingBy[]): MakingBy[] {
+function addPreparing(all: readonly PreparingBy[]): PreparingBy[] {
   return waitsFor.options.flatMap((reason) => {
     const own = all.filter((one) => one.waits_for === reason);
     const [oldest] = own.map((one) => one.oldest_at).sort();
@@ -127,10 +127,10 @@ function addMaking(all: readonly MakingBy[]): MakingBy[] {
   });
 }
 
-const makingList = z.object({
+const preparingList = z.object({
   total: z.int(),
-  by: z.array(makingBy),
-  making: z.array(
+  by: z.array(preparingBy),
+  preparing: z.array(
     z.object({
       host: fromHost,
       id: z.string(),
@@ -143,16 +143,16 @@ const makingList = z.object({
     }),
   ),
 });
-type MakingList = z.output<typeof makingList>;
+type PreparingList = z.output<typeof preparingList>;
 
-async function listMaking({ limit }: Listing, { dispatcher, names }: LocalCall): Promise<MakingList> {
+async function listPreparing({ limit }: Listing, { dispatcher, names }: LocalCall): Promise<PreparingList> {
   const all = await dispatcher.preparing();
   const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
   const nameOf = await names(shown.map((one) => one.account));
   return {
     total: all.length,
-    by: countMaking(all),
-    making: shown.map(({ id, account, url, kind, since, waitsFor, question }) => ({
+    by: countPreparing(all),
+    preparing: shown.map(({ id, account, url, kind, since, waitsFor, question }) => ({
       id,
       account: nameOf(account),
       url,
@@ -164,26 +164,26 @@ async function listMaking({ limit }: Listing, { dispatcher, names }: LocalCall):
   };
 }
 
-const making = perHostOperation({
-  path: '/host/making',
+const preparing = perHostOperation({
+  path: '/host/preparing',
   access: 'host',
-  summary: 'Lists the deliveries that are being made ready, with what each waits for, oldest first.',
+  summary: 'Lists the deliveries that are being prepared, with what each waits for, oldest first.',
   params: { limit },
-  returns: makingList,
-  handle: listMaking,
+  returns: preparingList,
+  handle: listPreparing,
   across: {
-    part: makingList,
+    part: preparingList,
     async own(given, call) {
-      const { making, ...counts } = await listMaking(given, call);
-      return { ...counts, making: named(making, call) };
+      const { preparing, ...counts } = await listPreparing(given, call);
+      return { ...counts, preparing: named(preparing, call) };
     },
     async join(hosts, { limit }) {
       const all = await askAll(hosts);
       return {
         total: totalOf(all),
-        by: addMaking(all.flatMap(({ by }) => by)),
-        making: all
-          .flatMap(({ making }) => making)
+        by: addPreparing(all.flatMap(({ by }) => by)),
+        preparing: all
+          .flatMap(({ preparing }) => preparing)
           .sort((a, b) => a.since.localeCompare(b.since))
           .slice(0, limit),
       };
@@ -217,7 +217,7 @@ const waitingQueue = z.object({
   ages: z.array(z.int()),
   rows: z.array(queueRow),
   left_out: z.int(),
-  making: z.object({ total: z.int(), by: z.array(makingBy) }),
+  preparing: z.object({ total: z.int(), by: z.array(preparingBy) }),
 });
 type WaitingQueue = z.output<typeof waitingQueue>;
 
@@ -246,7 +246,7 @@ async function queueHere(
       in_flight: inFlight,
     })),
     left_out: rows.length - shown.length,
-    making: { total: preparing.length, by: countMaking(preparing) },
+    preparing: { total: preparing.length, by: countPreparing(preparing) },
   };
 }
 
@@ -272,7 +272,10 @@ const queue = perHostOperation({
         rows: shown,
         // A row that two hosts leave out counts twice; each sends its thousand largest.
         left_out: rows.length - shown.length + all.reduce((sum, one) => sum + one.left_out, 0),
-        making: { total: totalOf(all.map((one) => one.making)), by: addMaking(all.flatMap((one) => one.making.by)) },
+        preparing: {
+          total: totalOf(all.map((one) => one.preparing)),
+          by: addPreparing(all.flatMap((one) => one.preparing.by)),
+        },
       };
     },
   },
@@ -367,4 +370,4 @@ function add(to: Group, { waiting, ages, later, parked, oldest }: WaitingAges, l
 }
 
 /** Waiting and running deliveries. */
-export const queueOperations = [lanes, making, queue];
+export const queueOperations = [lanes, preparing, queue];

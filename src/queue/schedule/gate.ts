@@ -91,7 +91,7 @@ export function createGate(
     isUp: () => lane.phase === 'closed',
     close,
     /** Whether an attempt that was not sent yet is being prepared, or waits for a slot; undefined once it was sent. */
-    waitsFor: () => (stage === 'preparing' ? 'ready' : stage === 'waiting' ? 'place' : undefined),
+    waitsFor: () => (stage === 'preparing' ? 'ready' : stage === 'waiting' ? 'connection' : undefined),
   };
 }
 

@@ -125,7 +125,7 @@ if (mongoDriver)
     it('sees the settings, tasks, log and listeners of any host, also if its console is off', async () => {
       const nameOf = ({ settings }: any) => settings.find((one: any) => one.path === 'hostname').value;
       expect([nameOf(await host('settings')), nameOf(await host('settings', { host: B }))]).to.deep.equal([A, B]);
-      const portOf = ({ listeners }: any) => listeners.find((one: any) => one.name === 'http').places[0].port;
+      const portOf = ({ listeners }: any) => listeners.find((one: any) => one.name === 'http').addresses[0].port;
       expect(String(portOf(await host('listeners', { host: B })))).to.equal(new URL(hosts.b.base).port);
       const tasks = (await host('tasks', { host: B })).tasks;
       expect(tasks.find((one: any) => one.name === 'keep-time').last_result).to.equal('done');
@@ -169,7 +169,7 @@ if (mongoDriver)
 
     it('is told which host does not answer, and sees the others', async () => {
       await hosts.b.down();
-      for (const name of ['queue', 'lanes', 'making', 'accounts', 'actions', 'overview'])
+      for (const name of ['queue', 'lanes', 'preparing', 'accounts', 'actions', 'overview'])
         expect(await missing(name), name).to.equal(B);
       expect((await host('queue')).waiting).to.equal(1);
       const { status, body } = await ask('settings', { host: B });

@@ -125,7 +125,7 @@ describe('the listeners in the console', () => {
     const { listeners } = await world.host('listeners');
     session.destroy();
     expect(
-      listeners.slice(0, 3).map(({ name, tls, places, sessions }: any) => [name, tls, places[0].port, sessions]),
+      listeners.slice(0, 3).map(({ name, tls, addresses, sessions }: any) => [name, tls, addresses[0].port, sessions]),
     ).to.deep.equal([
       ['smtp', 'starttls', smtp.port, 1],
       ['submission', 'starttls', submission[0]?.port, 0],
@@ -135,7 +135,7 @@ describe('the listeners in the console', () => {
     expect(http).to.deep.include({
       name: 'http',
       tls: 'none',
-      places: [{ address: '127.0.0.1', port: Number(new URL(base).port) }],
+      addresses: [{ address: '127.0.0.1', port: Number(new URL(base).port) }],
       certificate: null,
     });
     expect(http.sessions, 'the connection that asks').to.be.at.least(1);

@@ -221,18 +221,18 @@ describe('mail in preparation', () => {
     });
     names.keep();
     await world.mainGets(2);
-    const { making, by, total } = await until('both wait for an answer', async () => {
-      const found = await world.host('making');
-      return found.total === 2 && found.making.every(({ question }: any) => question !== null) && found;
+    const { preparing, by, total } = await until('both wait for an answer', async () => {
+      const found = await world.host('preparing');
+      return found.total === 2 && found.preparing.every(({ question }: any) => question !== null) && found;
     });
     expect(total).to.equal(2);
     expect(by.map(({ waits_for, count }: any) => [waits_for, count])).to.deep.equal([['verdicts', 2]]);
-    expect(making[0]).to.deep.include({ account: { id: world.main, name: 'main' }, url: world.hooks.main.url });
-    expect(making[0].question).to.match(/^[A-Z]+ .*sender\.test$/);
-    expect((await world.host('making', { limit: 1 })).making).to.have.length(1);
-    expect((await world.host('queue')).making).to.deep.equal({ total: 2, by });
+    expect(preparing[0]).to.deep.include({ account: { id: world.main, name: 'main' }, url: world.hooks.main.url });
+    expect(preparing[0].question).to.match(/^[A-Z]+ .*sender\.test$/);
+    expect((await world.host('preparing', { limit: 1 })).preparing).to.have.length(1);
+    expect((await world.host('queue')).preparing).to.deep.equal({ total: 2, by });
     names.release();
-    await until('it is delivered', async () => (await world.host('making')).total === 0);
+    await until('it is delivered', async () => (await world.host('preparing')).total === 0);
     await world.stop();
     names.stop();
   });

@@ -185,7 +185,7 @@ const OPENS: Readonly<Record<string, readonly string[]>> = {
     'host/lanes',
     'host/listeners',
     'host/log',
-    'host/making',
+    'host/preparing',
     'host/overview',
     'host/pause',
     'host/people',

@@ -23,7 +23,7 @@ const delivery = (id: string, more: Partial<QueuedDelivery> = {}): QueuedDeliver
   ...more,
 });
 
-/** A making whose preparation is done by hand. */
+/** A pull preparation whose preparation is done by hand. */
 function world() {
   const clock = createTestClock();
   const log = createTestLog();
@@ -63,7 +63,7 @@ function world() {
       return false;
     },
   };
-  const making = createPullPreparation({
+  const pulls = createPullPreparation({
     spool,
     preparation,
     destinations: { target: () => PLAIN_TARGET },
@@ -71,7 +71,7 @@ function world() {
     clock,
     log,
   });
-  return { clock, log, making, slow, begun, discarded, settled };
+  return { clock, log, pulls, slow, begun, discarded, settled };
 }
 
 const LIMITS = { most: 10, bytes: 1000 };
@@ -79,31 +79,31 @@ const idsOf = (ready: readonly PreparedDelivery[]) => ready.map(({ delivery: { i
 
 describe('the prepared posts of requested deliveries', () => {
   it('are returned in order, up to the limits, but at least one', async () => {
-    const { making, begun, discarded } = world();
+    const { pulls, begun, discarded } = world();
     const all = ['a', 'b', 'c'].map((id) => delivery(id));
-    expect(idsOf((await making.ready(all, { ...LIMITS, most: 2 })).ready)).to.deep.equal(['a', 'b']);
+    expect(idsOf((await pulls.ready(all, { ...LIMITS, most: 2 })).ready)).to.deep.equal(['a', 'b']);
     expect(begun, 'no more than are wanted').to.deep.equal(['a', 'b']);
-    expect(making.taken({ account: 'acc', url: 'pull:' }), 'promised').to.deep.equal(['a', 'b']);
-    expect(idsOf((await making.ready(all, LIMITS)).ready), 'what nobody else gets').to.deep.equal(['c']);
-    making.release(all.map((one) => ({ delivery: one }) as any));
-    expect(making.taken({ account: 'acc', url: 'pull:' })).to.deep.equal([]);
+    expect(pulls.taken({ account: 'acc', url: 'pull:' }), 'promised').to.deep.equal(['a', 'b']);
+    expect(idsOf((await pulls.ready(all, LIMITS)).ready), 'what nobody else gets').to.deep.equal(['c']);
+    pulls.release(all.map((one) => ({ delivery: one }) as any));
+    expect(pulls.taken({ account: 'acc', url: 'pull:' })).to.deep.equal([]);
     const large = ['d', 'e'].map((id) => delivery(id, { size: 2000 }));
-    expect(idsOf((await making.ready(large, LIMITS)).ready)).to.deep.equal(['d']);
+    expect(idsOf((await pulls.ready(large, LIMITS)).ready)).to.deep.equal(['d']);
     // Messages may be small and their posts large.
     const grown = [delivery('f', { size: 400 }), delivery('g', { size: 90 })];
-    expect(idsOf((await making.ready(grown, { most: 10, bytes: 420 })).ready)).to.deep.equal(['f']);
+    expect(idsOf((await pulls.ready(grown, { most: 10, bytes: 420 })).ready)).to.deep.equal(['f']);
     expect(discarded).to.deep.equal([]);
   });
 
   it('do not wait for a slow one, which is ready for the next request', async () => {
-    const { clock, making, slow, begun, discarded } = world();
+    const { clock, pulls, slow, begun, discarded } = world();
     const all = [delivery('slow'), delivery('a')];
-    const first = making.ready(all, { ...LIMITS, most: 2 });
+    const first = pulls.ready(all, { ...LIMITS, most: 2 });
     await clock.advance(1000);
     const { ready, later } = await first;
     expect(idsOf(ready)).to.deep.equal(['a']);
     expect(later).to.equal(clock.now() + 1000);
-    const second = making.ready([delivery('slow'), delivery('b')], { ...LIMITS, most: 1 });
+    const second = pulls.ready([delivery('slow'), delivery('b')], { ...LIMITS, most: 1 });
     await clock.advance(10);
     slow.get('slow')?.();
     expect(idsOf((await second).ready), 'the oldest first').to.deep.equal(['slow']);
@@ -112,8 +112,8 @@ describe('the prepared posts of requested deliveries', () => {
   });
 
   it('are discarded if they are ready after all requests have ended', async () => {
-    const { clock, making, slow, discarded } = world();
-    const asked = making.ready([delivery('slow'), delivery('a')], LIMITS);
+    const { clock, pulls, slow, discarded } = world();
+    const asked = pulls.ready([delivery('slow'), delivery('a')], LIMITS);
     await clock.advance(1000);
     await asked;
     slow.get('slow')?.();
@@ -122,15 +122,15 @@ describe('the prepared posts of requested deliveries', () => {
   });
 
   it('end the wait after twenty seconds without one', async () => {
-    const { clock, making } = world();
-    const asked = making.ready([delivery('slow')], LIMITS);
+    const { clock, pulls } = world();
+    const asked = pulls.ready([delivery('slow')], LIMITS);
     await clock.advance(20_000);
     expect((await asked).ready).to.deep.equal([]);
   });
 
   it('reschedule unscanned ones, end those without a message, and retry after an error', async () => {
-    const { clock, log, making, settled } = world();
-    const { ready, later } = await making.ready(
+    const { clock, log, pulls, settled } = world();
+    const { ready, later } = await pulls.ready(
       ['late', 'gone', 'fault'].map((id) => delivery(id)),
       LIMITS,
     );
@@ -141,11 +141,11 @@ describe('the prepared posts of requested deliveries', () => {
   });
 
   it('signed for another URL are not handed out', async () => {
-    const { clock, making, begun } = world();
-    const asked = making.ready([delivery('slow'), delivery('a')], LIMITS);
+    const { clock, pulls, begun } = world();
+    const asked = pulls.ready([delivery('slow'), delivery('a')], LIMITS);
     await clock.advance(1000);
     await asked;
-    const moved = await making.ready([delivery('slow', { url: 'pull:b' }), delivery('c')], LIMITS);
+    const moved = await pulls.ready([delivery('slow', { url: 'pull:b' }), delivery('c')], LIMITS);
     expect(idsOf(moved.ready)).to.deep.equal(['c']);
     expect(begun).to.deep.equal(['slow', 'a', 'c']);
   });

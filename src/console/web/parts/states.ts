@@ -127,9 +127,9 @@ export function endpointSentence(endpoint: Endpoint): string {
 }
 
 /** What a delivery in preparation waits for. */
-export const WAITS_FOR: Readonly<Record<EndpointDetail['making'][number]['waits_for'], string>> = {
+export const WAITS_FOR: Readonly<Record<EndpointDetail['preparing'][number]['waits_for'], string>> = {
   preparing: 'Preparing',
   verdicts: 'Checking SPF, DKIM and DMARC',
   parsing: 'Parsing',
-  place: 'Waiting for a free connection to the endpoint',
+  connection: 'Waiting for a free connection to the endpoint',
 };

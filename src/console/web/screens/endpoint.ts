@@ -66,7 +66,7 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
     h(Strip, { strip: endpoint.strip }),
     // An answer may quote the mail.
     mayOpen('/mail') && [h('h2', 'Responses'), h(Answers, { endpoint })],
-    endpoint.making.length > 0 && [h('h2', 'In preparation'), h(MakingList, { making: endpoint.making })],
+    endpoint.preparing.length > 0 && [h('h2', 'In preparation'), h(PreparingList, { preparing: endpoint.preparing })],
     mayOpen('/mail') &&
       h('p.faint', [h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All messages for this endpoint')]),
   ]);
@@ -219,9 +219,9 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }) {
   ];
 }
 
-function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {
+function PreparingList({ preparing }: { readonly preparing: EndpointDetail['preparing'] }) {
   return h('ul.rows', [
-    making.map(({ id, since, waits_for: waitsFor, question }) =>
+    preparing.map(({ id, since, waits_for: waitsFor, question }) =>
       h('li', { key: id }, [
         h('p', [
           h('a', { href: messageLink(id) }, [WAITS_FOR[waitsFor]]),

@@ -117,7 +117,7 @@ export function Listeners() {
 }
 
 function ListenerRow({
-  listener: { name, tls, places: addresses, sessions, certificate },
+  listener: { name, tls, addresses, sessions, certificate },
 }: {
   readonly listener: HostListener;
 }) {

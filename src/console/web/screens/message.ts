@@ -199,7 +199,7 @@ const MARKS: Readonly<Partial<Record<TimelineEntry['kind'], Omit<Mark, 'word'>>>
   given_up: { icon: 'cross', tone: 'bad' },
   dropped: { icon: 'refused', tone: 'off' },
   replayed: { icon: 'replay', tone: 'wait' },
-  making: { icon: 'clock', tone: 'wait' },
+  preparing: { icon: 'clock', tone: 'wait' },
   next_attempt: { icon: 'clock', tone: 'wait' },
 };
 

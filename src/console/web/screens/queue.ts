@@ -49,7 +49,7 @@ export function Queue() {
 }
 
 function Content({ queue, onChange }: { readonly queue: WaitingQueue; onChange(query: string): void }) {
-  const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, making } = queue;
+  const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, preparing } = queue;
   const isSeveral = useSeveral();
   return h('div.pane', [
     waiting === 0
@@ -61,11 +61,11 @@ function Content({ queue, onChange }: { readonly queue: WaitingQueue; onChange(q
         ]),
     rows.length > 0 && h(Ages, { queue, onChange }),
     leftOut > 0 && h('p.faint', `and ${count(leftOut, 'more row')} with fewer deliveries`),
-    making.total > 0 &&
-      h('section', { 'aria-labelledby': 'making' }, [
-        h('h2', { id: 'making' }, 'In preparation'),
+    preparing.total > 0 &&
+      h('section', { 'aria-labelledby': 'preparing' }, [
+        h('h2', { id: 'preparing' }, 'In preparation'),
         h('ul.rows', [
-          making.by.map(({ waits_for: waitsFor, count: many, oldest_at: oldest }) =>
+          preparing.by.map(({ waits_for: waitsFor, count: many, oldest_at: oldest }) =>
             h('li', { key: waitsFor }, [
               h('p', [`${number(many)}: ${WAITS_FOR[waitsFor]}, oldest started `, h(Time, { at: oldest })]),
             ]),
