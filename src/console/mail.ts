@@ -44,7 +44,7 @@ const HEADERS = {
 /** The permissions of a URL. Its holder can read it, but not change it. */
 interface Grant {
   readonly account: string;
-  readonly way: 'in' | 'out';
+  readonly direction: 'in' | 'out';
   readonly id: string;
   readonly until: number;
   /** The id of the session that opened it, and the origin of its console. */
@@ -64,8 +64,8 @@ export function createMailFrames(
 
   const sign = (claim: string) => createHmac('sha256', secret).update(claim).digest('base64url');
 
-  function seal({ account, way, id, until, session, console }: Grant): string {
-    const claim = Buffer.from(JSON.stringify([account, way, id, until, session, console])).toString('base64url');
+  function seal({ account, direction, id, until, session, console }: Grant): string {
+    const claim = Buffer.from(JSON.stringify([account, direction, id, until, session, console])).toString('base64url');
     return `${claim}.${sign(claim)}`;
   }
 
@@ -75,9 +75,9 @@ export function createMailFrames(
     const isOurs =
       signature.length === expected.length && timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
     if (!isOurs) throw ended();
-    const [account, way, id, until, session, console] = JSON.parse(Buffer.from(claim, 'base64url').toString());
+    const [account, direction, id, until, session, console] = JSON.parse(Buffer.from(claim, 'base64url').toString());
     if (until <= clock.now()) throw ended();
-    return { account, way, id, until, session, console };
+    return { account, direction, id, until, session, console };
   }
 
   /** The visitor's role or account may have changed. */
@@ -104,8 +104,8 @@ export function createMailFrames(
   }
 
   async function withMail<T>(grant: Grant, use: (mail: QueuedMail, parts: MailParts) => Promise<T>) {
-    const { id, way } = grant;
-    if (way === 'out') throw new Denial('Unknown_Path', 'Sent mail can only be viewed.');
+    const { id, direction } = grant;
+    if (direction === 'out') throw new Denial('Unknown_Path', 'Sent mail can only be viewed.');
     return inTurn(grant, async (parts) => {
       const mail = await parts.queue.message(id);
       if (!mail) throw forgotten();
@@ -129,7 +129,7 @@ export function createMailFrames(
 
   async function page(grant: Grant) {
     const shown =
-      grant.way === 'out'
+      grant.direction === 'out'
         ? await sentPage(grant)
         : await withMail(grant, (mail, { views }) => views.shown(mail, 'page'));
     if (shown.kind !== 'page') throw new Denial('Unknown_Path', 'This message has no HTML.');
@@ -150,15 +150,15 @@ export function createMailFrames(
      */
     async open(ctx: Context, visitor: Visitor, origin: Origin, params: Params) {
       const sent = params.get('sent');
-      const way = sent === undefined ? 'in' : 'out';
+      const direction = sent === undefined ? 'in' : 'out';
       const account = await accountFor(ctx.get('postern-account'), visitor, store);
       const id = sent ?? params.get('id');
-      if (typeof id !== 'string' || !(await isKept(way, id, partsOf(account)))) throw forgotten();
+      if (typeof id !== 'string' || !(await isKept(direction, id, partsOf(account)))) throw forgotten();
       if (visitor.role === 'operator')
         noteAction({ notes, clock, by: visitor.name }, 'content viewed', 1, `/console/mail ${id}`, account.id);
       const until = clock.now() + LASTS_MS;
       const session = visitor.session.id;
-      const url = `/console/mail/${seal({ account: account.id, way, id, until, session, console: origin.url })}`;
+      const url = `/console/mail/${seal({ account: account.id, direction, id, until, session, console: origin.url })}`;
       return { url, frame: `${mailOrigin}${url}/html` };
     },
     // The paths below `url`; `raw` and `part` are for received mail only.
@@ -200,8 +200,12 @@ export function createMailFrames(
   });
 }
 
-async function isKept(way: Grant['way'], id: string, { queue, store, messages }: MailParts): Promise<boolean> {
-  if (way === 'in') return (await queue.message(id)) !== undefined;
+async function isKept(
+  direction: Grant['direction'],
+  id: string,
+  { queue, store, messages }: MailParts,
+): Promise<boolean> {
+  if (direction === 'in') return (await queue.message(id)) !== undefined;
   const row = await store.messages.one({ id });
   return Boolean(row?.delivery && (await messages.delivery(row.delivery)));
 }

@@ -61,7 +61,7 @@ export async function readHistory({ read }: Pick<Reader, 'read'>, { account, url
     hour: toFigures(attempts, now - HOUR_MS),
     day: toFigures(attempts, now - DAY_MS),
     /** The last attempts, oldest first. */
-    strip: toStrip(attempts),
+    recent: toRecent(attempts),
     answers: toAnswers(attempts),
     /** Whether there may be attempts that were not read. */
     sampled: left <= 0 || end > first,
@@ -97,7 +97,7 @@ function rank(sorted: Float64Array, share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null;
 }
 
-function toStrip({ at, ms, answer }: Attempts) {
+function toRecent({ at, ms, answer }: Attempts) {
   const from = Float64Array.from(at).sort().at(-STRIP) ?? 0;
   return at
     .flatMap((began, i) => {

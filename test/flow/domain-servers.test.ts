@@ -12,7 +12,7 @@ describe('the name servers of a domain', () => {
   let second: Zone;
   let resolver: Zone;
   let daemon: TestDaemon;
-  /** What the resolver knows, which is what the first of the name servers says. */
+  /** What the resolver knows, which is what the first of the name servers values. */
   const NAMES = {
     'shop.test': { ...MX('in.postern.test'), NS: ['ns1.host.test', 'ns2.host.test'] },
     'ns1.host.test': { A: ['127.0.0.1'] },
@@ -59,15 +59,15 @@ describe('the name servers of a domain', () => {
       error: null,
     });
     expect(mx.servers).to.deep.equal([
-      { server: 'ns1.host.test', address: '127.0.0.1', state: 'ok', says: ['10 in.postern.test.'], reason: null },
-      { server: 'ns2.host.test', address: '127.0.0.2', state: 'differs', says: ['10 mail.old.test.'], reason: null },
+      { server: 'ns1.host.test', address: '127.0.0.1', state: 'ok', values: ['10 in.postern.test.'], reason: null },
+      { server: 'ns2.host.test', address: '127.0.0.2', state: 'differs', values: ['10 mail.old.test.'], reason: null },
     ]);
     expect(txt).to.deep.include({ name: added.txt_name, expected: [added.txt_value], since: null });
     expect(txt.servers.map(({ state }: any) => state)).to.deep.equal(['missing', 'missing']);
     first.set({ 'shop.test': MX('in.postern.test'), [added.txt_name]: { TXT: ['other', added.txt_value] } });
     second.behave('refuse');
     const after = (await ask()).txt.servers;
-    expect(after.map(({ state, says, reason }: any) => [state, says, reason])).to.deep.equal([
+    expect(after.map(({ state, values, reason }: any) => [state, values, reason])).to.deep.equal([
       ['ok', ['other', added.txt_value], null],
       ['failed', [], 'It refuses the query.'],
     ]);

@@ -75,7 +75,7 @@ describe('the endpoints of an account', () => {
     expect(await info()).to.deep.include({
       hour: none,
       day: none,
-      strip: [],
+      recent: [],
       answers: [],
       preparing: [],
       sampled: false,
@@ -120,15 +120,15 @@ describe('the endpoints of an account', () => {
     });
     await send('a', 'b', 'c', 'd');
     await until('four posts are noted', async () => (await info()).day.attempts === 4);
-    const { answers, strip, hour, day, sampled } = await info();
+    const { answers, recent, hour, day, sampled } = await info();
     expect(answers.map(({ status, text, count }: any) => ({ status, text, count }))).to.deep.equal([
       { status: 500, text: 'order # (id #) is unknown', count: 3 },
       { status: 200, text: 'stored as #', count: 1 },
     ]);
     const [example] = await daemon.api('/inbound/deliveries', { id: answers[0].example_id });
     expect(example.attempts[0]).to.include({ status: 500 });
-    expect(strip.map(({ status }: any) => status).toSorted()).to.deep.equal([200, 500, 500, 500]);
-    expect(strip[0].at).to.match(TIME);
+    expect(recent.map(({ status }: any) => status).toSorted()).to.deep.equal([200, 500, 500, 500]);
+    expect(recent[0].at).to.match(TIME);
     expect(hour).to.include({ attempts: 4, ok: 1, failed: 3 });
     expect(day.p95_ms).to.be.at.least(day.p50_ms);
     expect(sampled).to.equal(false);
@@ -267,12 +267,12 @@ describe('the endpoints of an account', () => {
     await send('a');
     await until('that of the first is delivered', async () => (await info()).day.ok === 1);
     expect(await info()).to.include({ paused: false, waiting: 0, last_status: 200 });
-    expect((await info()).strip).to.have.length(1);
+    expect((await info()).recent).to.have.length(1);
     expect(posts()).to.equal(1);
     expect(await second.api('/endpoints/info', { url: hook.url })).to.deep.include({
       paused: true,
       waiting: 1,
-      strip: [],
+      recent: [],
       routes: ['2.1'],
     });
     await daemon.api('/endpoints/resume', { url: hook.url });

@@ -297,7 +297,7 @@ describe('the id of a conversation', function () {
       const found = await running.api('/inbound/conversation', { thread });
       return found.mails.length === 2 && found;
     });
-    expect(mails.map(({ way, to, subject }: any) => [way, to, subject])).to.deep.equal([
+    expect(mails.map(({ direction, to, subject }: any) => [direction, to, subject])).to.deep.equal([
       ['out', (await running.api('/messages/info', { id })).email, 'Offer'],
       ['in', 'x@in.test', subject],
     ]);

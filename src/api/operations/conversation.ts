@@ -13,7 +13,7 @@ import { ALL_HOSTS, bool, record, str, strOrNull, time, toTime } from './fields.
 const MAX_SHOWN = 50;
 
 const entry = record('mail of a conversation', {
-  way: z.enum(['in', 'out']).describe('in: received; out: sent'),
+  direction: z.enum(['in', 'out']).describe('in: received; out: sent'),
   id: str('in: the delivery, as in /inbound/info; out: the message, as in /messages/info'),
   at: time('when it was accepted'),
   from: strOrNull('the From header; null if it has none'),
@@ -57,7 +57,7 @@ const conversation = operation({
 function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord): z.input<typeof entry> {
   const isOut = kind === 'outbound';
   return {
-    way: isOut ? 'out' : 'in',
+    direction: isOut ? 'out' : 'in',
     id: isOut ? sentId(id) : id,
     at: toTime(at),
     from,

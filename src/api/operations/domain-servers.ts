@@ -20,7 +20,7 @@ const serverRecord = z.object({
       'ok: it has an expected record; differs: it has only other records; missing: it has none; failed: no ' +
         'usable answer; not_asked: none of its addresses may be queried',
     ),
-  says: listOf(z.string(), 'its records, at most ten'),
+  values: listOf(z.string(), 'its records, at most ten'),
   reason: strOrNull('why it gave no usable answer or was not queried, or null'),
 });
 
@@ -119,7 +119,7 @@ function toServer<T>(
     server,
     address,
     state,
-    says: records.slice(0, MAX_RECORDS).map((record) => toText(record).slice(0, MAX_SHOWN)),
+    values: records.slice(0, MAX_RECORDS).map((record) => toText(record).slice(0, MAX_SHOWN)),
     reason,
   });
   if (answer.kind === 'failure') return said(address === null ? 'not_asked' : 'failed', [], REASONS[answer.reason]);

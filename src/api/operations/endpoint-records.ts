@@ -51,7 +51,7 @@ export const endpointDetail = endpointRecord
   .extend({
     hour: figures.describe('the last hour'),
     day: figures.describe('the last 24 hours'),
-    strip: listOf(
+    recent: listOf(
       z.object({
         at: time('when the POST started'),
         status: intOrNull('HTTP status; null without an answer'),
@@ -146,7 +146,7 @@ export function toDetail(
     ...record,
     hour: toFigures(history.hour),
     day: toFigures(history.day),
-    strip: history.strip.map(({ at, status, ms, error }) => ({ at: toTime(at), status, ms: Math.round(ms), error })),
+    recent: history.recent.map(({ at, status, ms, error }) => ({ at: toTime(at), status, ms: Math.round(ms), error })),
     answers: history.answers.map(({ status, error, text, count, lastAt, example }) => ({
       status,
       error,
@@ -204,8 +204,8 @@ export function joinDetails(own: Detail, others: readonly Detail[]): Detail {
     ...joinRecords(own, others),
     hour: joinFigures(all.map(({ hour }) => hour)),
     day: joinFigures(all.map(({ day }) => day)),
-    strip: all
-      .flatMap(({ strip }) => strip)
+    recent: all
+      .flatMap(({ recent }) => recent)
       .sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))
       .slice(-STRIP),
     answers: joinAnswers(all.flatMap(({ answers }) => answers)),

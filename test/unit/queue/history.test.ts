@@ -38,10 +38,10 @@ describe('endpoint statistics', () => {
     await attempt(late, now - 2 * HOUR, { status: 500, durationMs: 1000.4 }, 'waiting');
     await attempt(late, now - 25 * HOUR, { status: 500 }, 'waiting');
     await attempt(await accept(now, 'https://other.example.com/'), now, { status: 500 }, 'waiting');
-    const { hour, day, strip, sampled } = await history();
+    const { hour, day, recent, sampled } = await history();
     expect(hour).to.deep.equal({ attempts: 20, ok: 20, p50: 10, p95: 19 });
     expect(day).to.deep.equal({ attempts: 21, ok: 20, p50: 11, p95: 20 });
-    expect(strip.map(({ ms }) => ms)).to.deep.equal([10, 1000.4, ...Array.from({ length: 20 }, (_, n) => 20 - n)]);
+    expect(recent.map(({ ms }) => ms)).to.deep.equal([10, 1000.4, ...Array.from({ length: 20 }, (_, n) => 20 - n)]);
     expect(sampled).to.equal(false);
   });
 
@@ -52,7 +52,7 @@ describe('endpoint statistics', () => {
       { account: 'other', url: URL },
       { account: 'acme', url: 'https://nobody.example.com/' },
     ])
-      expect(await history(endpoint)).to.deep.equal({ hour: none, day: none, strip: [], answers: [], sampled: false });
+      expect(await history(endpoint)).to.deep.equal({ hour: none, day: none, recent: [], answers: [], sampled: false });
   });
 
   it('count a shared POST as one', async () => {
@@ -99,9 +99,9 @@ describe('endpoint statistics', () => {
     const deliveries = await Promise.all(Array.from({ length: 201 }, () => accept(now - HOUR)));
     for (let n = 0; n < 50; n++)
       await Promise.all(deliveries.map((delivery) => attempt(delivery, now - n, { status: 500 }, 'waiting')));
-    const { day, sampled, strip } = await history();
+    const { day, sampled, recent } = await history();
     expect(day.attempts).to.equal(10_000);
-    expect(strip).to.have.length(100);
+    expect(recent).to.have.length(100);
     expect(sampled).to.equal(true);
   }).timeout(30_000);
 });

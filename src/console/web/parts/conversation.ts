@@ -28,16 +28,16 @@ export function ConversationList({
 }
 
 function One({
-  mail: { way, id, at, from, to, subject },
+  mail: { direction, id, at, from, to, subject },
   isThis,
 }: {
   readonly mail: Conversation['mails'][number];
   readonly isThis: boolean;
 }) {
   const title = plain(subject ?? '') || '(no subject)';
-  const link = way === 'in' ? messageLink(id) : sentLink(id);
+  const link = direction === 'in' ? messageLink(id) : sentLink(id);
   return [
-    h('span', way === 'in' ? 'Received ' : 'Sent '),
+    h('span', direction === 'in' ? 'Received ' : 'Sent '),
     h(Time, { at }),
     ': ',
     isThis ? h('strong', { dir: 'auto' }, title) : h('a', { href: link, dir: 'auto' }, title),

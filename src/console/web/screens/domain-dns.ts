@@ -97,7 +97,7 @@ const STATES: Readonly<Record<DomainServer['state'], Mark>> = {
   not_asked: { icon: 'question', word: 'Not queried', tone: 'off' },
 };
 
-/** What each name server says now, with no cache between. */
+/** The current answer of each name server, not from a cache. */
 function Servers({
   record: { type, error, servers, left_out: leftOut },
   optional,
@@ -118,8 +118,8 @@ function Servers({
   ]);
 }
 
-function sentenceOf({ state, says, reason }: DomainServer): string {
+function sentenceOf({ state, values, reason }: DomainServer): string {
   if (reason !== null) return reason;
   if (state === 'missing') return 'no such record';
-  return state === 'ok' && says.length === 1 ? '' : `has ${plain(says.join(', '))}`;
+  return state === 'ok' && values.length === 1 ? '' : `has ${plain(values.join(', '))}`;
 }

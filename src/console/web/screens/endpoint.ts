@@ -63,7 +63,7 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
       ],
     }),
     h('h2', 'Recent POSTs'),
-    h(Strip, { strip: endpoint.strip }),
+    h(Strip, { posts: endpoint.recent }),
     // An answer may quote the mail.
     mayOpen('/mail') && [h('h2', 'Responses'), h(Answers, { endpoint })],
     endpoint.preparing.length > 0 && [h('h2', 'In preparation'), h(PreparingList, { preparing: endpoint.preparing })],
@@ -138,7 +138,7 @@ function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): strin
   return `${count(attempts, 'POST')}, ${share}% successful; median ${time(p50)}, p95 ${time(p95)}`;
 }
 
-type StripPost = EndpointDetail['strip'][number];
+type StripPost = EndpointDetail['recent'][number];
 
 const isOk = ({ status }: StripPost) => status !== null && status >= 200 && status < 300;
 const answerText = ({ status, error }: { readonly status: number | null; readonly error: string | null }) =>
@@ -148,20 +148,20 @@ const STEP = 7;
 const HIGH = 28;
 
 /** The last POSTs as bars: high ones were answered with 2xx, low ones were not. */
-function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
-  if (strip.length === 0) return h('p.faint', 'None yet');
-  const good = strip.filter(isOk).length;
+function Strip({ posts }: { readonly posts: readonly StripPost[] }) {
+  if (posts.length === 0) return h('p.faint', 'None yet');
+  const good = posts.filter(isOk).length;
   return h('figure.strip', [
     h(
       'svg',
       {
         viewBox: `0 0 ${100 * STEP} ${HIGH}`,
         role: 'img',
-        'aria-label': `${good} of the last ${strip.length} POSTs succeeded`,
+        'aria-label': `${good} of the last ${posts.length} POSTs succeeded`,
         preserveAspectRatio: 'xMinYMid meet',
       },
       [
-        strip.map((post, i) => {
+        posts.map((post, i) => {
           const ok = isOk(post);
           return h(
             'rect',
@@ -179,13 +179,13 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
         }),
       ],
     ),
-    h('figcaption.faint', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
+    h('figcaption.faint', [`${good} of the last ${posts.length} succeeded; newest on the right.`]),
     h('details', [
       h('summary', 'Show as table'),
       h(Table, {
         label: 'Recent POSTs',
         columns: ['Time', 'Response', 'Duration'],
-        rows: strip.map((post) => [clockTime(toMs(post.at)), answerText(post), `${post.ms} ms`]).toReversed(),
+        rows: posts.map((post) => [clockTime(toMs(post.at)), answerText(post), `${post.ms} ms`]).toReversed(),
       }),
     ]),
   ]);
