@@ -55,8 +55,8 @@ const settings = perHostOperation({
   }),
 });
 
-const poke = perHostOperation({
-  path: '/host/poke',
+const runTask = perHostOperation({
+  path: '/host/run-task',
   access: 'host',
   summary: 'Runs a task now, unless another host is running it.',
   params: { task: text(100) },
@@ -121,4 +121,4 @@ const log = perHostOperation({
   },
 });
 
-export const machineOperations = [tasks, poke, settings, log];
+export const machineOperations = [tasks, runTask, settings, log];

@@ -13,7 +13,7 @@ import { perHostOperation } from './per-host.ts';
 const MAX_LISTED = 1000;
 const limit = limitOf(MAX_LISTED, 200);
 
-const lane = z.object({
+const endpoint = z.object({
   host: fromHost,
   account,
   url: z.string(),
@@ -36,19 +36,19 @@ const lane = z.object({
 
 const WORST = { gone: 0, down: 1, up: 2 } as const;
 
-const laneList = z.object({ total: z.int(), lanes: z.array(lane) });
-type LaneList = z.output<typeof laneList>;
+const endpointList = z.object({ total: z.int(), endpoints: z.array(endpoint) });
+type EndpointList = z.output<typeof endpointList>;
 interface Listing {
   readonly limit: number;
 }
 
-async function listLanes({ limit }: Listing, { dispatcher, names }: LocalCall): Promise<LaneList> {
+async function listEndpoints({ limit }: Listing, { dispatcher, names }: LocalCall): Promise<EndpointList> {
   const all = dispatcher.lanes();
   const shown = worstFirst(all).slice(0, limit);
   const nameOf = await names(shown.map((one) => one.account));
   return {
     total: all.length,
-    lanes: shown.map((one) => ({
+    endpoints: shown.map((one) => ({
       account: nameOf(one.account),
       url: one.url,
       kind: one.kind,
@@ -73,24 +73,24 @@ async function listLanes({ limit }: Listing, { dispatcher, names }: LocalCall): 
 const worstFirst = <L extends Pick<LaneView, 'breaker' | 'waiting'>>(lanes: readonly L[]): L[] =>
   lanes.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting);
 
-const lanes = perHostOperation({
-  path: '/host/lanes',
+const endpoints = perHostOperation({
+  path: '/host/endpoints',
   access: 'host',
   summary: 'Lists the endpoints with current or recent work on each host, those that are down first.',
   params: { limit },
-  returns: laneList,
-  handle: listLanes,
+  returns: endpointList,
+  handle: listEndpoints,
   across: {
-    part: laneList,
+    part: endpointList,
     async own(given, call) {
-      const { total, lanes } = await listLanes(given, call);
-      return { total, lanes: named(lanes, call) };
+      const { total, endpoints } = await listEndpoints(given, call);
+      return { total, endpoints: named(endpoints, call) };
     },
     async join(hosts, { limit }) {
       const all = await askAll(hosts);
       return {
         total: totalOf(all),
-        lanes: worstFirst(all.flatMap(({ lanes }) => lanes)).slice(0, limit),
+        endpoints: worstFirst(all.flatMap(({ endpoints }) => endpoints)).slice(0, limit),
       };
     },
   },
@@ -370,4 +370,4 @@ function add(to: Group, { waiting, ages, later, parked, oldest }: WaitingAges, l
 }
 
 /** Waiting and running deliveries. */
-export const queueOperations = [lanes, preparing, queue];
+export const queueOperations = [endpoints, preparing, queue];

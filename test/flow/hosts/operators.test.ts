@@ -67,11 +67,11 @@ if (mongoDriver)
       ] as const)
         expect((await host('queue', { host: name })).waiting, name).to.equal(count);
       await until('the endpoint to be paused on both', async () => {
-        const { total, lanes } = await host('lanes');
-        const found = lanes.map((one: any) => `${one.host} ${one.waiting} ${one.paused_until !== null}`).join();
+        const { total, endpoints } = await host('endpoints');
+        const found = endpoints.map((one: any) => `${one.host} ${one.waiting} ${one.paused_until !== null}`).join();
         return total === 2 && found === `${B} 2 true,${A} 1 true`;
       });
-      expect((await host('lanes', { host: B })).lanes[0]).to.not.have.property('host');
+      expect((await host('endpoints', { host: B })).endpoints[0]).to.not.have.property('host');
     });
 
     it('sees the mail of an account on all hosts', async () => {
@@ -96,7 +96,7 @@ if (mongoDriver)
     });
 
     it('sees the activity on all hosts in one order, page by page, each once', async () => {
-      for (const name of [B, A, B]) await host('poke', { task: 'keep-time', host: name });
+      for (const name of [B, A, B]) await host('run-task', { task: 'keep-time', host: name });
       const list = async (limit: number, before?: unknown) => host('actions', { limit, before });
       const isPoke = ({ what }: any) => what === 'task started';
       const all = await until('both have noted it', async () => {
@@ -160,7 +160,7 @@ if (mongoDriver)
 
     it('needs the console: a host answers others by their signature only', async () => {
       const call = { from: 'x', n: 1, call: { by: 'x', params: {} } };
-      for (const path of ['settings', 'poke', 'queue/part']) {
+      for (const path of ['settings', 'run-task', 'queue/part']) {
         const url = `${hosts.b.base}/peer/1.0/host/${path}`;
         const { status } = await fetch(url, { method: 'POST', body: JSON.stringify(call) });
         expect(status, path).to.equal(401);
@@ -169,7 +169,7 @@ if (mongoDriver)
 
     it('is told which host does not answer, and sees the others', async () => {
       await hosts.b.down();
-      for (const name of ['queue', 'lanes', 'preparing', 'accounts', 'actions', 'overview'])
+      for (const name of ['queue', 'endpoints', 'preparing', 'accounts', 'actions', 'overview'])
         expect(await missing(name), name).to.equal(B);
       expect((await host('queue')).waiting).to.equal(1);
       const { status, body } = await ask('settings', { host: B });
@@ -187,7 +187,8 @@ if (mongoDriver)
       await hosts.a.api('/endpoints/resume', { url });
       const found = await until('it is gone on both', async () => {
         await host('retry', { query: '*' });
-        const isGone = (await host('lanes')).lanes.filter(({ breaker }: any) => breaker === 'gone').length === 2;
+        const isGone =
+          (await host('endpoints')).endpoints.filter(({ breaker }: any) => breaker === 'gone').length === 2;
         return isGone && (await host('overview'));
       });
       expect(found.needs).to.have.length(1);

@@ -116,7 +116,7 @@ describe('host changes by operators', () => {
       hosts: onHost(3),
     });
     const paused = async () =>
-      (await world.host('lanes')).lanes.map((one: any) => [one.account.name, one.paused_until !== null]).sort();
+      (await world.host('endpoints')).endpoints.map((one: any) => [one.account.name, one.paused_until !== null]).sort();
     expect(await paused()).to.deep.equal([
       ['main', true],
       ['second', false],
@@ -148,8 +148,8 @@ describe('host changes by operators', () => {
         'Validation error: {"at_most":"2 endpoints match now (limit 1); review and retry"}',
       ]);
     }
-    const { lanes } = await world.host('lanes');
-    expect(lanes.map(({ paused_until: until }: any) => until !== null)).to.deep.equal([true, true]);
+    const { endpoints } = await world.host('endpoints');
+    expect(endpoints.map(({ paused_until: until }: any) => until !== null)).to.deep.equal([true, true]);
   });
 
   it('keeps an endpoint paused against its account, and notifies the account', async () => {
@@ -193,7 +193,7 @@ describe('host changes by operators', () => {
   });
 
   it('runs a task now, and records the actor', async () => {
-    expect(await world.host('poke', { task: 'keep-time' })).to.deep.equal({ task: 'keep-time' });
+    expect(await world.host('run-task', { task: 'keep-time' })).to.deep.equal({ task: 'keep-time' });
     const ran = await until('it has run', async () => {
       const { tasks } = await world.host('tasks');
       const one = tasks.find(({ name }: any) => name === 'keep-time');
@@ -201,7 +201,7 @@ describe('host changes by operators', () => {
     });
     expect(ran).to.include({ last_result: 'done', running: false });
     expect(await actions()).to.deep.equal([['operator', undefined, 'task started', 1, 'keep-time']]);
-    const wrong = await world.ask('poke', { task: 'format-disk' });
+    const wrong = await world.ask('run-task', { task: 'format-disk' });
     expect([wrong.status, wrong.body.message.includes('keep-time')]).to.deep.equal([422, true]);
     // What is done to the host is shown to no account.
     const own = (await world.api('/actions/list')).actions;

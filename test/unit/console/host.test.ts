@@ -39,11 +39,11 @@ describe('host queries by operators', () => {
   });
 
   it('reject invalid parameters as the API does, and need no account', async () => {
-    const wrong = await world.ask('lanes', { limit: 'many' });
+    const wrong = await world.ask('endpoints', { limit: 'many' });
     expect([wrong.status, wrong.body.name]).to.deep.equal([422, 'ValidationError']);
     expect(wrong.body.message).to.contain('limit');
     expect((await world.ask('no-such')).status).to.equal(404);
-    expect(await world.host('lanes', { limit: 1 })).to.have.nested.property('lanes.length', 1);
+    expect(await world.host('endpoints', { limit: 1 })).to.have.nested.property('endpoints.length', 1);
   });
 
   it('show waiting mail by age, for all accounts', async () => {
@@ -69,9 +69,9 @@ describe('host queries by operators', () => {
   });
 
   it('show the endpoints of all accounts with their last answer', async () => {
-    const { total, lanes } = await world.host('lanes');
+    const { total, endpoints } = await world.host('endpoints');
     expect(total).to.equal(2);
-    expect(lanes.map((one: any) => [one.account.name, one.waiting, one.last_status])).to.deep.equal([
+    expect(endpoints.map((one: any) => [one.account.name, one.waiting, one.last_status])).to.deep.equal([
       ['main', 3, 500],
       ['second', 2, 500],
     ]);

@@ -206,7 +206,7 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }) {
   const { name, schedule, running, last_at: lastAt, last_ms: lastMs, last_result: result, last_text: text } = task;
   const [asked, setAsked] = useState(false);
   const run = async () => {
-    await call('host/poke', { host: shownHost.value, task: name });
+    await call('host/run-task', { host: shownHost.value, task: name });
     setAsked(true);
     again();
   };
@@ -230,7 +230,7 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }) {
       h('code', schedule),
       task.per_host ? ')' : ', on one host)',
     ]),
-    may('host/poke') &&
+    may('host/run-task') &&
       h('span.buttons', [
         h(Button, { label: 'Run now', title: `Run ${name} now`, disabled: running, onPress: run }),
         asked && h('span.hidden', { role: 'status' }, `${name} was started`),
