@@ -9,8 +9,8 @@ import { HOLDING_STATES } from './states.ts';
 
 /**
  * held: its route keeps it · behind: it waits for another of its sequence · paused, gone, down: its endpoint is ·
- * preparing: it is being prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked, backoff:
- * it waits after a failed attempt · scheduled: for its send time · due: for its turn.
+ * preparing: it is being prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked,
+ * backoff: it waits after a failed attempt · scheduled: for its send time · due: for its turn.
  */
 export const WAIT_KINDS = [
   ...HOLDING_STATES,
