@@ -200,7 +200,7 @@ function whyUnread(error: unknown): string {
 
 /** Flattens a tree to dotted paths. Lists are leaves. A section that is empty (null) has none. */
 function collect(tree: unknown, origin: string, into: Map<string, Leaf>, prefix = ''): void {
-  if (!isTree(tree)) {
+  if (!isObject(tree)) {
     if (prefix === '') throw new ConfigError([{ path: origin, text: 'must contain settings as name: value' }]);
     const section = [...into.keys()].some((path) => path.startsWith(`${prefix}.`));
     if (!(section && tree === null)) into.set(prefix, { value: tree, origin });
@@ -229,5 +229,3 @@ function child(at: Record<string, unknown>, name: string): Record<string, unknow
   at[name] = made;
   return made;
 }
-
-const isTree = (value: unknown): value is Tree => isObject(value);

@@ -2,6 +2,7 @@ import { type Api, createApi } from './api/http/server.ts';
 import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
+import type { HostPort } from './base/networks.ts';
 import { createRecentLog } from './base/recent-log.ts';
 import { createHealth, listenerViews, registerBuildInfo, withCounts } from './composition/health.ts';
 import { listenerSettings, sessionThreads, submissionSettings } from './composition/listeners.ts';
@@ -88,11 +89,6 @@ export interface Daemon {
   readonly refused: Promise<HostRefused>;
   /** Stops accepting mail, finishes messages in DATA and deliveries in flight, closes everything. */
   stop(): Promise<void>;
-}
-
-interface HostPort {
-  readonly host: string;
-  readonly port: number;
 }
 
 /** Creates every part, and defines the order in which they start and stop. Nothing runs before `start`. */

@@ -24,6 +24,12 @@ export function isLoopbackName(name: string): boolean {
 export const reachableHost = (host: string): string =>
   host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
 
+/** The address and port on which something listens. */
+export interface HostPort {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** A host name or an address as URLs have it. */
 export const urlHost = (host: string): string => (host.includes(':') ? `[${host}]` : host);
 

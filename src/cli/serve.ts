@@ -4,7 +4,7 @@ import { systemClock, withTimeout } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
-import { withPort } from '../base/networks.ts';
+import { type HostPort, withPort } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { VERSION } from '../base/version.ts';
 import { checkFiles, checkNames } from '../composition/files.ts';
@@ -117,7 +117,7 @@ async function open(
   }
 }
 
-const toText = ({ host, port }: { readonly host: string; readonly port: number }) => withPort(host, port);
+const toText = ({ host, port }: HostPort) => withPort(host, port);
 
 /** Errors of Node and SQLite for a data_dir that is not a folder or not writable. */
 const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;

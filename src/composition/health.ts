@@ -2,6 +2,7 @@ import type { Api } from '../api/http/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { HostPort } from '../base/networks.ts';
 import type { Figures } from '../base/prometheus.ts';
 import type { RecentLog } from '../base/recent-log.ts';
 import { VERSION } from '../base/version.ts';
@@ -70,7 +71,7 @@ export function listenerViews(parts: ListenerParts): ListenerView[] {
     },
   });
   const { https } = api.tlsAddresses();
-  const web = (name: 'http' | 'https', addresses: readonly { host: string; port: number }[]): ListenerView => ({
+  const web = (name: 'http' | 'https', addresses: readonly HostPort[]): ListenerView => ({
     name,
     tls: name === 'https' ? 'implicit' : 'none',
     addresses: addresses.map(({ host, port }) => ({ address: host, port })),

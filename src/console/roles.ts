@@ -4,8 +4,8 @@ import type { Role } from '../store/rows/people.ts';
 import { Denial } from './denial.ts';
 import type { HostAccess } from './host/operation.ts';
 
-// The permissions of each role. An operation declares the permission that it needs; that of every other path is below.
-// The console answers no other path.
+// The permissions of each role. An operation declares the permission that it needs; those of other paths are below.
+// The console answers no path without one.
 
 /** A permission: of an operation of an account, or of the host; `own`: the visitor's own data. */
 type Kind = Access | HostAccess | 'own';

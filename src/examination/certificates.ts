@@ -1,10 +1,10 @@
 import { connect } from 'node:net';
 import { DAY_MS } from '../base/clock.ts';
-import { reachableHost } from '../base/networks.ts';
+import { type HostPort, reachableHost } from '../base/networks.ts';
 import { createCertificateNames, type WantedName } from '../certificates/names.ts';
 import { certificateNameSettings } from '../composition/slices.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
-import { type Check, type CheckContext, type Finding, fault, type HostPort, ok, skipped, warning } from './finding.ts';
+import { type Check, type CheckContext, type Finding, fault, ok, skipped, warning } from './finding.ts';
 
 /** A certificate of 90 days is renewed 30 days before its expiry; with less left than this, renewal is not working. */
 const SOON_DAYS = 20;

@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { isLoopback } from '../base/networks.ts';
+import { type HostPort, isLoopback } from '../base/networks.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { CopyMarks } from '../queue/copy-marks.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -41,12 +41,6 @@ export interface CheckContext {
   readonly reach: string | undefined;
   /** The root of the file system: `/`. */
   readonly root: string;
-}
-
-/** An address and port on which the daemon listens. */
-export interface HostPort {
-  readonly host: string;
-  readonly port: number;
 }
 
 /** The listeners: the actual ones if the daemon itself runs the checks, else those of its settings. */

@@ -36,8 +36,9 @@ const MAX_DELIVERIES = 1_000_000;
 /** Deliveries searched in one query: a few milliseconds, or some tens if they are not in the page cache. */
 const WINDOW = 5000;
 
-const STRIP = 100;
-const MAX_ANSWERS = 50;
+/** The latest attempts, and groups of answers, in the history of an endpoint. */
+export const MAX_RECENT = 100;
+export const MAX_ANSWERS = 50;
 
 /** Attempts as columns, because there may be ten thousand. */
 interface Attempts {
@@ -98,14 +99,14 @@ function rank(sorted: Float64Array, share: number): number | null {
 }
 
 function toRecent({ at, ms, answer }: Attempts) {
-  const from = Float64Array.from(at).sort().at(-STRIP) ?? 0;
+  const from = Float64Array.from(at).sort().at(-MAX_RECENT) ?? 0;
   return at
     .flatMap((began, i) => {
       const { status = null, error = null } = answer[i] ?? {};
       return began < from ? [] : [{ at: began, ms: ms[i] ?? 0, status, error }];
     })
     .sort((a, b) => a.at - b.at)
-    .slice(-STRIP);
+    .slice(-MAX_RECENT);
 }
 
 /** Failures before successes, each by frequency. */

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs';
 import type { Bytes } from '../base/bytes.ts';
+import type { HostPort } from '../base/networks.ts';
 import type { Envelope } from '../mail/addresses/envelope.ts';
 import type { ScanRule } from '../mail/scan.ts';
 
@@ -44,7 +45,7 @@ export interface Scanner {
 }
 
 /** Where a scanner listens. */
-export type ScannerAddress = { readonly host: string; readonly port: number } | { readonly path: string };
+export type ScannerAddress = HostPort | { readonly path: string };
 
 /** The scanner did not answer, or not by its protocol. */
 export class ScannerFault extends Error {

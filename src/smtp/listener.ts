@@ -3,6 +3,7 @@ import type { SecureVersion } from 'node:tls';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { HostPort } from '../base/networks.ts';
 import type { Service } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Postmaster } from '../inbound/postmaster.ts';
@@ -37,10 +38,7 @@ export interface ListenAddress {
 }
 
 /** Where to listen: an address and port, or an open socket from systemd. `shared`: other threads listen there too. */
-export type ListenEntry = { readonly shared?: boolean } & (
-  | { readonly host: string; readonly port: number }
-  | { readonly fd: number }
-);
+export type ListenEntry = { readonly shared?: boolean } & (HostPort | { readonly fd: number });
 
 /** A certificate with its key, both PEM. */
 export interface TlsSettings {

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Server as NetServer } from 'node:net';
+import type { HostPort } from '../../base/networks.ts';
 
 /** Where to listen, or a socket passed in by systemd. */
-export type ListenTarget = { readonly host: string; readonly port: number } | { readonly fd: number };
+export type ListenTarget = HostPort | { readonly fd: number };
 
 // Limits against slow clients; working clients never reach them.
 const HEADERS_MS = 10_000;
@@ -40,7 +41,7 @@ export async function listenOn(server: NetServer, where: ListenTarget): Promise<
   await once(server, 'listening');
 }
 
-export function addressOf(server: NetServer): { host: string; port: number } {
+export function addressOf(server: NetServer): HostPort {
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('the API does not listen on an address');
   return { host: address.address, port: address.port };

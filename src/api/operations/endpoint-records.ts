@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
+import { type AttemptFigures, type EndpointHistory, MAX_ANSWERS, MAX_RECENT } from '../../queue/history.ts';
 import type { PreparingDelivery } from '../../queue/insight.ts';
 import { HOLDERS } from '../../queue/schedule/breaker.ts';
 import type { KnownEndpoint } from '../account/account-queue.ts';
@@ -207,17 +207,13 @@ export function joinDetails(own: Detail, others: readonly Detail[]): Detail {
     recent: all
       .flatMap(({ recent }) => recent)
       .sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))
-      .slice(-STRIP),
+      .slice(-MAX_RECENT),
     answers: joinAnswers(all.flatMap(({ answers }) => answers)),
     most_in_flight: most.length === 0 ? null : most.reduce((sum, one) => sum + one, 0),
     sampled: all.some(({ sampled }) => sampled),
     preparing: all.flatMap(({ preparing }) => preparing).slice(0, MAX_PREPARING),
   };
 }
-
-/** POSTs, and groups of answers, in a record. */
-const STRIP = 100;
-const MAX_ANSWERS = 50;
 
 function joinFigures(all: readonly Detail['hour'][]): Detail['hour'] {
   const sum = (name: 'attempts' | 'ok' | 'failed') => all.reduce((before, one) => before + one[name], 0);

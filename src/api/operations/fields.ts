@@ -175,16 +175,16 @@ export const ALL_HOSTS =
  * A cursor of several hosts: the id of each with its own cursor, which is empty after the end
  * (api/hosts/join-hosts.ts).
  */
-const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
+const HOST_CURSOR = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
 const MAX_CURSOR = 20_000;
 
 /** The cursor of several hosts, which an answer gave as `field`. */
-export const severalCursors = (field: string) =>
-  z.string().max(MAX_CURSOR).regex(SEVERAL, `Please enter \`${field}\` of the previous result`);
+export const hostCursor = (field: string) =>
+  z.string().max(MAX_CURSOR).regex(HOST_CURSOR, `Please enter \`${field}\` of the previous result`);
 
 /** The same for a list of all hosts. */
 export const cursorOfHosts = optional(
-  z.union([z.int().min(0), severalCursors('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
+  z.union([z.int().min(0), hostCursor('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
 ).describe('`next` of the previous result; starts with the newest if omitted or 0');
 
 export const nextOfHosts = z

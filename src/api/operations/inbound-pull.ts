@@ -9,7 +9,7 @@ import type { PulledMail } from '../../webhooks/pulling.ts';
 import { localCursor } from '../hosts/join-hosts.ts';
 import { ROUND_S, tapAll } from '../hosts/join-taps.ts';
 import { type AskedHost, type Call, type Hosts, operation, textOperation } from '../operation.ts';
-import { bool, int, listOf, MAX_URL, record, severalCursors, shownUrl, str, time, toTime } from './fields.ts';
+import { bool, hostCursor, int, listOf, MAX_URL, record, shownUrl, str, time, toTime } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
 
 // Pull of mail from routes with the URL `pull:`, and tap of any other route.
@@ -270,7 +270,7 @@ const tap = textOperation({
     'names hosts that did not respond.',
   params: {
     id: text(255).describe('id of the route'),
-    cursor: optional(z.union([z.int().min(0), severalCursors('cursor')])).describe(
+    cursor: optional(z.union([z.int().min(0), hostCursor('cursor')])).describe(
       '`cursor` of the previous result; starts now if omitted',
     ),
     limit,

@@ -5,17 +5,13 @@ import type { Server } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { frozen } from '../../base/frozen.ts';
+import type { HostPort } from '../../base/networks.ts';
 
 // The environment of a demo: a webhook receiver, a mail server, a name server, and clients.
 
 /** The sender domain of the mail that comes in. */
 export const SENDER_DOMAIN = 'example.org';
 const SELECTOR = 'demo';
-
-export interface HostPort {
-  readonly host: string;
-  readonly port: number;
-}
 
 export type ApiCall = (path: string, params: object) => Promise<unknown>;
 

@@ -47,14 +47,14 @@ export interface FirstDomain {
   readonly whyNotIn: string | undefined;
 }
 
-interface Given {
+interface SetupParts {
   readonly machine: Machine;
   readonly settings: Settings;
   readonly report: Report;
 }
 
 /** Finds or creates the first account, with a key that was shown. Undefined if there are several accounts. */
-export async function openAccount({ machine, settings, report }: Given): Promise<AccountRow | undefined> {
+export async function openAccount({ machine, settings, report }: SetupParts): Promise<AccountRow | undefined> {
   const found = await storeOf(machine, settings, async (store) => {
     const [first, second] = await store.accounts.many({}, { sort: 'number', limit: 2 });
     if (second) return undefined;
@@ -88,7 +88,7 @@ const ADDED = z.object({ routed: z.boolean(), txt_name: z.string().nullish(), tx
 /** Adds a domain for incoming and outgoing mail. The operator's own needs no verification mail. */
 export async function addDomain(
   { name: domain, whyNotIn }: FirstDomain,
-  { account, machine, settings, report }: Given & { readonly account: AccountRow },
+  { account, machine, settings, report }: SetupParts & { readonly account: AccountRow },
 ): Promise<void> {
   const inbound = `inbound domain ${domain}`;
   if (whyNotIn !== undefined)

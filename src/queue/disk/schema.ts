@@ -56,7 +56,7 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
 /**
  * Events for webhooks. An event is pending while it has no batch; afterwards its id is kept as long as the batch, so
  * that the same event is not accepted twice. A batch has the key of its message, which is that of its one delivery;
- * `open` is 1 while it counts as open, 2 while it is parked or dead and may be sent later, 0 when it is finished.
+ * `open` is 1 while it is retried, 2 while it is parked or dead and may be sent later, 0 when it is finished.
  * `hooks` counts sent events, under the name that this queue got when counting began: SQLite's random() is good
  * enough for a name that only has to differ from those of a few other queues.
  */

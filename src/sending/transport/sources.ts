@@ -15,7 +15,7 @@ const MOST = 1000;
 const MAX_ACCOUNTS = 10_000;
 
 /** An address with its pool and warmup. */
-interface PooledIp {
+interface SourceIp {
   readonly ip: string;
   readonly pool: string;
   readonly warmupStartAt: Date | null;
@@ -24,7 +24,7 @@ interface PooledIp {
 
 /** The addresses of an account, and how many messages it sent in 24 hours (only if one of them is warming up). */
 interface AccountAddresses {
-  readonly ips: readonly PooledIp[];
+  readonly ips: readonly SourceIp[];
   readonly daily: number;
 }
 

@@ -48,7 +48,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   let stopping = false;
   let cancelLook = () => {};
   const threads = Array.from({ length: deps.threads.count }, (_, number) =>
-    createSlot(number, settings, shared, () => ({ listen: toShared(settings.listen, addresses), tls })),
+    createThreadSlot(number, settings, shared, () => ({ listen: toShared(settings.listen, addresses), tls })),
   );
 
   function look(): void {
@@ -113,16 +113,16 @@ function toShared(listen: readonly ListenEntry[], addresses: readonly ListenAddr
   });
 }
 
-interface SlotParts extends ThreadsDeps {
+interface ThreadSlotParts extends ThreadsDeps {
   readonly flags: SharedArrayBuffer;
   readonly died: Counter;
 }
 
 /** A slot for one thread and its replacements. */
-function createSlot(
+function createThreadSlot(
   number: number,
   settings: ListenerSettings,
-  parts: SlotParts,
+  parts: ThreadSlotParts,
   now: () => { readonly listen: readonly ListenEntry[]; readonly tls: TlsSettings | undefined },
 ) {
   const { clock, log, died } = parts;
@@ -240,7 +240,7 @@ interface Running {
 
 function startOne(
   { settings, number }: { readonly settings: ListenerSettings; readonly number: number },
-  { threads: { script, own }, flags, log, ...backend }: SlotParts,
+  { threads: { script, own }, flags, log, ...backend }: ThreadSlotParts,
   ended: (end: ThreadEnd) => void,
 ): Running {
   const { port1, port2 } = new MessageChannel();

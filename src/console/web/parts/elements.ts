@@ -279,7 +279,7 @@ export function Dialog({
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  // It opens in the frame in which it was asked for, so that the next key or click reaches it.
+  // It opens before the next frame is drawn, so that the next key or click reaches it.
   useLayoutEffect(() => {
     dialogs.value = [...dialogs.peek(), id];
     return () => {
